@@ -1,0 +1,1 @@
+"""Node agent: runs ranks on a node and reports what happens to them."""

@@ -1,0 +1,1 @@
+"""Agent core: the agent's decisions, free of input and output."""

@@ -1,0 +1,1 @@
+"""Benchmarks: measured figures of the control plane."""

@@ -1,0 +1,1 @@
+"""Database migrations, as SQL files in the order of their names."""

@@ -1,0 +1,1 @@
+"""Projections: state folded from the events, held in memory or in tables."""

@@ -1,0 +1,1 @@
+"""Cluster projection: the cluster's state folded in memory from the events."""

@@ -1,0 +1,1 @@
+"""Table projections: events folded into PostgreSQL tables."""

@@ -1,0 +1,1 @@
+"""Runtime: clock, settings, logging, connections and embedded servers."""

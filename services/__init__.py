@@ -1,0 +1,1 @@
+"""The long-running services of the control plane and the command line."""

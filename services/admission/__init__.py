@@ -1,0 +1,1 @@
+"""Admission: decides whether a submitted job may enter the queue."""

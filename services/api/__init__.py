@@ -1,0 +1,1 @@
+"""HTTP interface: commands in, projections out."""

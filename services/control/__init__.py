@@ -1,0 +1,1 @@
+"""Control: runs the deciders and appends the events they decide on."""

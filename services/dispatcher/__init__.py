@@ -1,0 +1,1 @@
+"""Dispatcher: carries decided placements to the node agents."""

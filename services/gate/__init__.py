@@ -1,0 +1,1 @@
+"""Gate: takes commands in, checks them and records them as events."""

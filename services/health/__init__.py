@@ -1,0 +1,1 @@
+"""Health: decides which nodes may be used, from what they report."""

@@ -1,0 +1,1 @@
+"""Lifecycle: decides how a job and its ranks move from state to state."""

@@ -1,0 +1,1 @@
+"""Scheduler: decides which gangs run where, and when."""

@@ -1,0 +1,1 @@
+"""Tests, mirroring the paths of the packages they test."""

@@ -1,0 +1,95 @@
+"""What every event is made of: identities, positions, the `Event` base and `Recorded`, an event with its place."""
+
+from datetime import datetime
+from typing import ClassVar, Final, NamedTuple, NewType
+
+import msgspec
+
+JobId = NewType("JobId", str)
+RunId = NewType("RunId", str)  # "<job>-<attempt>"
+TeamId = NewType("TeamId", str)
+NodeId = NewType("NodeId", str)
+GpuUuid = NewType("GpuUuid", str)
+SlotMask = NewType("SlotMask", int)  # bit n is slot n
+Position = NewType("Position", int)  # chapter * 2**40 + sequence: sortable, 0 is before everything
+NodeEpoch = NewType("NodeEpoch", int)  # position of the node's `NodeJoined`
+
+SEQUENCE_BITS: Final = 40
+START: Final = Position(0)  # before the first record of the first chapter
+
+
+def position_of(chapter: int, sequence: int) -> Position:
+    """The position of a record: `chapter` from 1, `sequence` from 1 within it."""
+    return Position((chapter << SEQUENCE_BITS) | sequence)
+
+
+def chapter_of(position: Position) -> int:
+    """The chapter that a position lies in; 0 for `START`."""
+    return position >> SEQUENCE_BITS
+
+
+def sequence_of(position: Position) -> int:
+    """The place of a position within its chapter, from 1."""
+    return position & ((1 << SEQUENCE_BITS) - 1)
+
+
+def run_id_of(job_id: JobId, attempt: int) -> RunId:
+    """The id of a job's run: derived, so that deciding the same thing twice names the same run. `attempt` from 1."""
+    return RunId(f"{job_id}-{attempt}")
+
+
+def job_id_of(run_id: RunId) -> JobId:
+    """The job that a run is an attempt of."""
+    return JobId(run_id.rpartition("-")[0])
+
+
+class Family(NamedTuple):
+    """A kind of subject under `muster.<cell>.ev`: its name, the event fields that make its tokens, who may write it."""
+
+    name: str
+    tokens: tuple[str, ...]
+    writer: str  # "gate" or "control"
+
+
+INTAKE: Final = Family("intake", ("team", "job_id"), "gate")
+JOB: Final = Family("job", ("team", "job_id"), "control")
+NODE: Final = Family("node", ("node_id",), "gate")
+FLEET: Final = Family("fleet", ("node_id",), "control")
+HEAD: Final = Family("head", (), "control")
+
+
+class Event(msgspec.Struct, kw_only=True, frozen=True, tag_field="type"):
+    """Something that happened, in the past tense. Its tag is the CloudEvents `type`, the other fields its `data`.
+
+    The three fields here travel as attributes of the CloudEvents envelope, not in `data`.
+    """
+
+    family: ClassVar[Family]
+
+    at: datetime  # CloudEvents `time`: what the writer believed; measured and charged is `Recorded.at`
+    by: str = ""  # CloudEvents `authid`: who asked, from the connection and the subject; empty for the control plane
+    trace: str = ""  # CloudEvents `traceparent`
+
+
+class Unreadable(Event, kw_only=True, frozen=True, tag="musterbook.unreadable"):
+    """A record that this version cannot read: of an unknown type, malformed, or on a subject that is not its own.
+
+    Never written. On a subject of the control plane it stops deciding; on the gate's it is skipped and reported.
+    """
+
+    subject: str
+    named: str  # the type it names, if any
+    reason: str
+
+
+class Recorded(msgspec.Struct, frozen=True, gc=False):
+    """An event and its place in the log."""
+
+    event: Event
+    position: Position
+    at: datetime  # when the server stored it, never less than at an earlier position
+    id: str = ""  # the CloudEvents id
+    subject: str = ""  # below `muster.<cell>.ev.`: "job.<team>.<job>"
+
+
+Stretch = tuple[Recorded, ...]  # what one read of the log gave: consecutive; empty when 100 ms passed quietly

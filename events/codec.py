@@ -1,0 +1,226 @@
+"""Between events and the bytes of the log: CloudEvents 1.0 JSON in structured mode, one tagged union by `type`.
+
+Source: CloudEvents specification 1.0.2, sections 3 (attributes) and JSON event format 3.1.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from operator import attrgetter
+from typing import Any, Final, NamedTuple, get_args
+
+import msgspec
+
+from events import fleet, head, job, node
+from events.base import Event, Family, Unreadable, job_id_of
+from events.subjects import family_subject
+
+CONTENT_TYPE: Final = "application/cloudevents+json"
+EVENT_MAX_BYTES: Final = 1 << 20  # the server's max_payload, less nothing: the largest placement fits
+
+AnyEvent = (
+    job.JobSubmitted
+    | job.JobCancelRequested
+    | job.JobRejected
+    | job.JobAdmitted
+    | job.JobHeld
+    | job.JobPlaced
+    | job.RunStarted
+    | job.RunStopping
+    | job.JobRequeued
+    | job.JobSucceeded
+    | job.JobFailed
+    | job.JobCancelled
+    | job.JobTimedOut
+    | node.NodeJoined
+    | node.GpusFoundClean
+    | node.ShareStarted
+    | node.ShareEnded
+    | node.GpusReleased
+    | fleet.NodeSuspected
+    | fleet.NodeRecovered
+    | fleet.NodeLost
+    | head.LogFounded
+    | head.LeadershipTaken
+    | head.RoundDecided
+)
+TYPES: Final[tuple[type[Event], ...]] = get_args(AnyEvent)
+
+Lift = tuple[str, Callable[[dict[str, Any]], dict[str, Any]]]
+LIFTS: Final[Mapping[str, Lift]] = {}  # old type -> (next type, its data from the old data); none released yet
+
+
+class Document(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
+    """The CloudEvents envelope. One subclass a type, with typed `data`."""
+
+    specversion: str = msgspec.field(default_factory=lambda: "1.0")  # a factory: written although it is the default
+    id: str
+    source: str
+    subject: str
+    time: datetime
+    datacontenttype: str = msgspec.field(default_factory=lambda: "application/json")
+    dataschema: str = ""
+    correlationid: str = ""
+    causationid: str = ""
+    authid: str = ""
+    traceparent: str = ""
+
+
+class Stamp(NamedTuple):
+    """What the envelope says beside the event: who wrote it, and because of which event."""
+
+    id: str  # unique within the source
+    source: str = "musterbook"  # URI reference
+    cause: str = ""  # id of the event that led to it
+
+
+def type_of(cls: type[Event]) -> str:
+    """The CloudEvents type of an event class, for ever."""
+    tag = cls.__struct_config__.tag
+    assert isinstance(tag, str), cls
+    return tag
+
+
+class _Shape(NamedTuple):
+    """How one event class becomes a document and back."""
+
+    event: type[Event]
+    document: type[Document]
+    data: type[msgspec.Struct]
+    names: tuple[str, ...]  # of the fields in `data`
+    values: Callable[[Event], tuple[Any, ...]]
+    dataschema: str
+
+
+def _shape(cls: type[Event]) -> _Shape:
+    envelope = set(Event.__struct_fields__)
+    fields = [f for f in msgspec.structs.fields(cls) if f.name not in envelope]
+    names = tuple(f.name for f in fields)
+    data = msgspec.defstruct(
+        f"{cls.__name__}Data",
+        [_data_field(f) for f in fields],
+        frozen=True,
+    )
+    document = msgspec.defstruct(
+        f"{cls.__name__}Document",
+        [("data", data)],
+        bases=(Document,),
+        frozen=True,
+        kw_only=True,
+        tag=type_of(cls),
+    )
+    getter = attrgetter(*names) if len(names) > 1 else (lambda event: (getattr(event, names[0]),))
+    return _Shape(cls, document, data, names, getter, f"/schemas/{type_of(cls)}.json")
+
+
+def _data_field(field: msgspec.structs.FieldInfo) -> tuple[str, Any, Any]:
+    if field.required:
+        return field.encode_name, field.type, msgspec.field()
+    if field.default is not msgspec.NODEFAULT:
+        return field.encode_name, field.type, msgspec.field(default=field.default)
+    return field.encode_name, field.type, msgspec.field(default_factory=field.default_factory)
+
+
+class Codec:
+    """Encodes events, and decodes them where they belong: a type only on its family's subjects, with its own ids."""
+
+    def __init__(self, types: Iterable[type[Event]] = TYPES, lifts: Mapping[str, Lift] = LIFTS) -> None:
+        self._shapes = {cls: _shape(cls) for cls in types}
+        self._by_document = {shape.document: shape for shape in self._shapes.values()}
+        self._by_type = {type_of(cls): shape for cls, shape in self._shapes.items()}
+        self._lifts = lifts
+        self._encoder = msgspec.json.Encoder()
+        union: Any = None
+        for shape in self._shapes.values():
+            union = shape.document if union is None else union | shape.document
+        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(union)
+
+    def documents(self) -> dict[str, type[Document]]:
+        """The document class of every type: what JSON Schemas are made from."""
+        return {name: shape.document for name, shape in self._by_type.items()}
+
+    def encode(self, event: Event, stamp: Stamp) -> bytes:
+        """The event as one CloudEvents JSON document."""
+        shape = self._shapes[type(event)]
+        return self._encoder.encode(
+            shape.document(
+                id=stamp.id,
+                source=stamp.source,
+                subject=family_subject(event),
+                time=event.at,
+                dataschema=shape.dataschema,
+                correlationid=correlation_of(event),
+                causationid=stamp.cause,
+                authid=event.by,
+                traceparent=event.trace,
+                data=shape.data(*shape.values(event)),  # type: ignore[call-arg]  # a field of every subclass
+            )
+        )
+
+    def decode(self, subject: str, payload: bytes) -> tuple[Event, str]:
+        """The event and its CloudEvents id. What cannot be read is `Unreadable`: nothing raises here.
+
+        `subject` is where it was found, below `muster.<cell>.ev.`.
+        """
+        try:
+            document = self._decoder.decode(payload)
+        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+            return self._decode_lifted(subject, payload, str(error))
+        shape = self._by_document[type(document)]
+        data = document.data
+        event = shape.event(
+            at=document.time,
+            by=document.authid,
+            trace=document.traceparent,
+            **{name: getattr(data, name) for name in shape.names},
+        )
+        return self._belonging(subject, event), document.id
+
+    def _decode_lifted(self, subject: str, payload: bytes, reason: str) -> tuple[Event, str]:
+        """An event of an older version, lifted step by step; `Unreadable` where no step is known."""
+        try:
+            raw = msgspec.json.decode(payload)
+            named, identity = str(raw["type"]), str(raw["id"])
+            if named not in self._lifts:
+                raise ValueError(reason)
+            while named in self._lifts:
+                named, lift = self._lifts[named]
+                raw = {**raw, "type": named, "data": lift(raw["data"])}
+            return self.decode(subject, msgspec.json.encode(raw))[0], identity
+        except (msgspec.DecodeError, ValueError, KeyError, TypeError) as error:
+            return self._unreadable(subject, payload, str(error)), ""
+
+    def _unreadable(self, subject: str, payload: bytes, reason: str) -> Unreadable:
+        named = ""
+        try:
+            raw = msgspec.json.decode(payload)
+            named = str(raw.get("type", "")) if isinstance(raw, dict) else ""
+        except msgspec.DecodeError:
+            pass  # not even JSON: the reason says so
+        if named and named not in self._by_type:
+            reason = f"no type {named!r} is known to this version"
+        return Unreadable(at=EPOCH, subject=subject, named=named[:200], reason=reason[:500])
+
+    def _belonging(self, subject: str, event: Event) -> Event:
+        home = family_subject(event)
+        if home == subject:
+            return event
+        reason = f"belongs on {home!r} by its own ids"
+        return Unreadable(at=event.at, subject=subject, named=type_of(type(event)), reason=reason)
+
+
+EPOCH: Final = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
+
+
+def family_of(subject: str, families: Iterable[Family]) -> Family | None:
+    """The family that a subject below `muster.<cell>.ev.` belongs to, by its first token."""
+    name = subject.partition(".")[0]
+    return next((family for family in families if family.name == name), None)
+
+
+def correlation_of(event: Event) -> str:
+    """The job that an event is about, directly or through its run; empty for none."""
+    job_id: str = getattr(event, "job_id", "")
+    if job_id:
+        return job_id
+    run_id = getattr(event, "run_id", "")
+    return job_id_of(run_id) if run_id else ""

@@ -1,0 +1,56 @@
+"""Desired state: what a node should run. The dispatcher writes it, last value a node; the agent obeys the newest."""
+
+from enum import StrEnum
+
+import msgspec
+
+from events.base import GpuUuid, JobId, NodeEpoch, NodeId, Position, RunId, SlotMask, TeamId
+from events.job import JobSpec, StopCause
+
+
+class Order(StrEnum):
+    """What is wanted of a share."""
+
+    RUN = "run"
+    STOP = "stop"
+
+
+class DesiredShare(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A share that this node carries, with all that its agent needs to start or stop it. Kept until released."""
+
+    run_id: RunId
+    job_id: JobId
+    team: TeamId
+    attempt: int
+    order: Order
+    cause: StopCause | None = None  # with `stop`; reports echo nothing of it, logs do
+    slots: SlotMask  # echoed in the release, not read
+    gpu_uuids: tuple[GpuUuid, ...]  # of the slots, in their order
+    node_rank: int  # place of this share in the gang, from 0
+    nodes: int  # shares in the gang
+    first_rank: int  # the global rank of local rank 0
+    world_size: int  # ranks in the gang
+    local_size: int  # ranks that this share starts
+    master_addr: str
+    master_port: int
+    spec: JobSpec
+
+
+class Desired(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a node should run, as of a position in the log. An agent obeys nothing with a lower `as_of` than it has seen."""
+
+    node_id: NodeId
+    epoch: NodeEpoch  # of the node's life that is meant
+    instance: str  # of the agent that is meant: another one stops reporting and starting
+    as_of: Position
+    lost: bool = False  # this life was declared lost: the agent joins anew once it has ended what runs
+    shares: tuple[DesiredShare, ...] = ()  # ordered by run_id
+
+
+class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
+    """A node's agent is there. Published on `hb.<node>`; never in the log."""
+
+    node_id: NodeId
+    epoch: NodeEpoch
+    instance: str
+    runs: int = 0  # with living ranks

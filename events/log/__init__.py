@@ -1,0 +1,1 @@
+"""The log: a row of JetStream streams with positions, fenced appends, and two readers held to the same answers."""

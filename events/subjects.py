@@ -1,0 +1,108 @@
+"""The grammar of subjects and names: what is a legal id, and where each kind of message travels in a cell."""
+
+import re
+from typing import Final, NamedTuple
+
+from events.base import Event, JobId, NodeId, RunId, TeamId
+
+CELL_DEFAULT: Final = "main"
+NAME_MAX: Final = 24  # characters of cell, node, team; an index entry holds every distinct subject in RAM
+JOB_NAME_MAX: Final = 40
+NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,22}[a-z0-9])?")
+JOB_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
+NAME_RULE: Final = "1 to 24 of a-z, 0-9 and -, beginning and ending with a letter or digit"
+JOB_NAME_RULE: Final = "1 to 40 of a-z, 0-9 and -, beginning and ending with a letter or digit"
+
+DESIRED_STREAM: Final = "DESIRED"
+HEARTBEATS_STREAM: Final = "HEARTBEATS"
+LOGS_STREAM: Final = "LOGS"
+
+
+def is_name(text: str) -> bool:
+    """Whether `text` may be the name of a cell, a team or a node."""
+    return NAME.fullmatch(text) is not None
+
+
+def is_job_name(text: str) -> bool:
+    """Whether `text` may be the name that a user gives a job."""
+    return JOB_NAME.fullmatch(text) is not None
+
+
+def events_stream(chapter: int) -> str:
+    """The stream that holds a chapter of the log, from 1."""
+    return f"EVENTS_{chapter:04d}"
+
+
+def family_subject(event: Event) -> str:
+    """Where an event belongs, below `muster.<cell>.ev.`; made of its own ids."""
+    return ".".join((event.family.name, *(getattr(event, token) for token in event.family.tokens)))
+
+
+class Subjects(NamedTuple):
+    """Every subject of one cell."""
+
+    cell: str = CELL_DEFAULT
+
+    @property
+    def events_prefix(self) -> str:
+        """Before the family of every event; ends with a dot."""
+        return f"muster.{self.cell}.ev."
+
+    @property
+    def head(self) -> str:
+        """The control plane's own: the fence of its appends."""
+        return f"muster.{self.cell}.ev.head"
+
+    @property
+    def moved(self) -> str:
+        """A hint that the log has moved, after each commit."""
+        return f"muster.{self.cell}.moved"
+
+    @property
+    def why(self) -> str:
+        """Where control planes answer `WhyAsk`."""
+        return f"muster.{self.cell}.why"
+
+    @property
+    def asks(self) -> str:
+        """Where the gate listens to all teams."""
+        return f"muster.{self.cell}.ask.*"
+
+    @property
+    def reports(self) -> str:
+        """Where the gate listens to all nodes."""
+        return f"muster.{self.cell}.report.*"
+
+    @property
+    def heartbeats(self) -> str:
+        """Where the control plane listens to all nodes, and to its own beat."""
+        return f"muster.{self.cell}.hb.*"
+
+    def intake(self, team: TeamId, job_id: JobId) -> str:
+        """The subject of what was asked of one job."""
+        return f"muster.{self.cell}.ev.intake.{team}.{job_id}"
+
+    def ask(self, team: TeamId) -> str:
+        """Where a team asks."""
+        return f"muster.{self.cell}.ask.{team}"
+
+    def report(self, node_id: NodeId) -> str:
+        """Where a node's agent reports."""
+        return f"muster.{self.cell}.report.{node_id}"
+
+    def heartbeat(self, name: str) -> str:
+        """Where a node, or a control plane by its instance, beats."""
+        return f"muster.{self.cell}.hb.{name}"
+
+    def desired(self, node_id: NodeId) -> str:
+        """The last value here is what the node should run."""
+        return f"muster.{self.cell}.desired.{node_id}"
+
+    def log(self, node_id: NodeId, job_id: JobId, run_id: RunId, rank: int) -> str:
+        """Where the output of a rank goes."""
+        return f"muster.{self.cell}.log.{node_id}.{job_id}.{run_id}.{rank}"
+
+
+def last_token(subject: str) -> str:
+    """The team of `ask.<team>`, the node of `report.<node>`: who speaks, as the server allowed it."""
+    return subject.rpartition(".")[2]

@@ -1,0 +1,1 @@
+"""Wiring: which parts run together in one process, and with what settings."""

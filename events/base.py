@@ -56,6 +56,7 @@ JOB: Final = Family("job", ("team", "job_id"), "control")
 NODE: Final = Family("node", ("node_id",), "gate")
 FLEET: Final = Family("fleet", ("node_id",), "control")
 HEAD: Final = Family("head", (), "control")
+POLICY: Final = Family("policy", (), "gate")
 
 
 class Event(msgspec.Struct, kw_only=True, frozen=True, tag_field="type"):

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, get_args
 
 import msgspec
 
-from events import fleet, head, job, node
+from events import fleet, head, job, node, policy
 from events.base import Event, Family, Unreadable, job_id_of
 from events.subjects import family_subject
 
@@ -42,6 +42,7 @@ AnyEvent = (
     | head.LogFounded
     | head.LeadershipTaken
     | head.RoundDecided
+    | policy.PolicySet
 )
 TYPES: Final[tuple[type[Event], ...]] = get_args(AnyEvent)
 

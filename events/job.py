@@ -62,7 +62,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     on_lost: OnLost = OnLost.RESTART
 
 
-class NodeShare(msgspec.Struct, frozen=True):
+class NodeShare(msgspec.Struct, frozen=True, array_like=True):
     """The part of a run that one node carries."""
 
     node_id: NodeId

@@ -1,7 +1,7 @@
 """What every event is made of: identities, positions, the `Event` base and `Recorded`, an event with its place."""
 
 from datetime import datetime
-from typing import ClassVar, Final, NamedTuple, NewType
+from typing import Annotated, ClassVar, Final, NamedTuple, NewType
 
 import msgspec
 
@@ -10,9 +10,11 @@ RunId = NewType("RunId", str)  # "<job>-<attempt>"
 TeamId = NewType("TeamId", str)
 NodeId = NewType("NodeId", str)
 GpuUuid = NewType("GpuUuid", str)
-SlotMask = NewType("SlotMask", int)  # bit n is slot n
-Position = NewType("Position", int)  # chapter * 2**40 + sequence: sortable, 0 is before everything
-NodeEpoch = NewType("NodeEpoch", int)  # position of the node's `NodeJoined`
+# The limits hold where bytes are read: a mask of no slots, or of negative ones, never gets in.
+SlotMask = NewType("SlotMask", Annotated[int, msgspec.Meta(gt=0)])  # bit n is slot n
+Position = NewType("Position", Annotated[int, msgspec.Meta(ge=0)])  # chapter * 2**40 + sequence: sortable, from 0
+NodeEpoch = NewType("NodeEpoch", Annotated[int, msgspec.Meta(ge=0)])  # position of the node's `NodeJoined`
+Moment = Annotated[datetime, msgspec.Meta(tz=True)]  # a time that says its zone
 
 SEQUENCE_BITS: Final = 40
 START: Final = Position(0)  # before the first record of the first chapter
@@ -67,7 +69,7 @@ class Event(msgspec.Struct, kw_only=True, frozen=True, tag_field="type"):
 
     family: ClassVar[Family]
 
-    at: datetime  # CloudEvents `time`: what the writer believed; measured and charged is `Recorded.at`
+    at: Moment  # CloudEvents `time`: what the writer believed; measured and charged is `Recorded.at`
     by: str = ""  # CloudEvents `authid`: who asked, from the connection and the subject; empty for the control plane
     trace: str = ""  # CloudEvents `traceparent`
 

@@ -4,14 +4,14 @@ Source: CloudEvents specification 1.0.2, sections 3 (attributes) and JSON event 
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from operator import attrgetter
-from typing import Any, Final, NamedTuple, get_args
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 import msgspec
 
 from events import fleet, head, job, node, policy
-from events.base import Event, Family, Unreadable, job_id_of
+from events.base import Event, Family, Moment, RunId, Unreadable, job_id_of
 from events.subjects import family_subject
 
 CONTENT_TYPE: Final = "application/cloudevents+json"
@@ -49,16 +49,26 @@ TYPES: Final[tuple[type[Event], ...]] = get_args(AnyEvent)
 Lift = tuple[str, Callable[[dict[str, Any]], dict[str, Any]]]
 LIFTS: Final[Mapping[str, Lift]] = {}  # old type -> (next type, its data from the old data); none released yet
 
+# What reading bytes may raise: JSON of any depth, and a lift that meets data its version never wrote.
+ILLEGIBLE: Final = (
+    msgspec.MsgspecError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError,
+)  # fmt: skip
+
+
+def _application_json() -> Literal["application/json"]:
+    return "application/json"
+
 
 class Document(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
     """The CloudEvents envelope. One subclass a type, with typed `data`."""
 
-    specversion: str = msgspec.field(default_factory=lambda: "1.0")  # a factory: written although it is the default
+    specversion: Literal["1.0"]
     id: str
     source: str
     subject: str
-    time: datetime
-    datacontenttype: str = msgspec.field(default_factory=lambda: "application/json")
+    time: Moment
+    # By a factory: written although it is the default.
+    datacontenttype: Literal["application/json"] = msgspec.field(default_factory=_application_json)
     dataschema: str = ""
     correlationid: str = ""
     causationid: str = ""
@@ -101,7 +111,7 @@ def _shape(cls: type[Event]) -> _Shape:
         [_data_field(f) for f in fields],
         frozen=True,
     )
-    document = msgspec.defstruct(
+    document: type[Document] = msgspec.defstruct(  # type: ignore[assignment]  # a subclass of its base
         f"{cls.__name__}Document",
         [("data", data)],
         bases=(Document,),
@@ -144,10 +154,11 @@ class Codec:
         shape = self._shapes[type(event)]
         return self._encoder.encode(
             shape.document(
+                specversion="1.0",
                 id=stamp.id,
                 source=stamp.source,
                 subject=family_subject(event),
-                time=event.at,
+                time=event.at.astimezone(UTC),
                 dataschema=shape.dataschema,
                 correlationid=correlation_of(event),
                 causationid=stamp.cause,
@@ -164,7 +175,7 @@ class Codec:
         """
         try:
             document = self._decoder.decode(payload)
-        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             return self._decode_lifted(subject, payload, str(error))
         shape = self._by_document[type(document)]
         data = document.data
@@ -187,7 +198,7 @@ class Codec:
                 named, lift = self._lifts[named]
                 raw = {**raw, "type": named, "data": lift(raw["data"])}
             return self.decode(subject, msgspec.json.encode(raw))[0], identity
-        except (msgspec.DecodeError, ValueError, KeyError, TypeError) as error:
+        except ILLEGIBLE as error:
             return self._unreadable(subject, payload, str(error)), ""
 
     def _unreadable(self, subject: str, payload: bytes, reason: str) -> Unreadable:
@@ -195,17 +206,19 @@ class Codec:
         try:
             raw = msgspec.json.decode(payload)
             named = str(raw.get("type", "")) if isinstance(raw, dict) else ""
-        except msgspec.DecodeError:
-            pass  # not even JSON: the reason says so
+        except (msgspec.DecodeError, RecursionError):
+            pass  # not even JSON, or too deep: the reason says so
         if named and named not in self._by_type:
             reason = f"no type {named!r} is known to this version"
         return Unreadable(at=EPOCH, subject=subject, named=named[:200], reason=reason[:500])
 
     def _belonging(self, subject: str, event: Event) -> Event:
         home = family_subject(event)
-        if home == subject:
+        if home == subject and subject.count(".") == len(event.family.tokens):
             return event
         reason = f"belongs on {home!r} by its own ids"
+        if home == subject:
+            reason = f"its ids hold dots, so that {home!r} could be of others"
         return Unreadable(at=event.at, subject=subject, named=type_of(type(event)), reason=reason)
 
 
@@ -223,5 +236,5 @@ def correlation_of(event: Event) -> str:
     job_id: str = getattr(event, "job_id", "")
     if job_id:
         return job_id
-    run_id = getattr(event, "run_id", "")
+    run_id = RunId(getattr(event, "run_id", ""))
     return job_id_of(run_id) if run_id else ""

@@ -1,12 +1,11 @@
 """The job family: what users ask of a job (`intake.<team>.<job>`) and what becomes of it (`job.<team>.<job>`)."""
 
-from datetime import datetime
 from enum import StrEnum
 from typing import ClassVar
 
 import msgspec
 
-from events.base import INTAKE, JOB, Event, Family, JobId, NodeEpoch, NodeId, RunId, SlotMask, TeamId
+from events.base import INTAKE, JOB, Event, Family, JobId, Moment, NodeEpoch, NodeId, RunId, SlotMask, TeamId
 
 
 class Priority(StrEnum):
@@ -172,7 +171,7 @@ class JobRequeued(JobEvent, kw_only=True, frozen=True, tag="musterbook.job.reque
 
     run_id: RunId  # the run that ended
     cause: StopCause
-    not_before: datetime  # back-off
+    not_before: Moment  # back-off
 
 
 class JobSucceeded(JobEvent, kw_only=True, frozen=True, tag="musterbook.job.succeeded.v1"):

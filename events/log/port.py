@@ -44,6 +44,10 @@ class Reader(Protocol):
         """The record at a position; None where there is none."""
         ...
 
+    async def first(self, subject: str) -> Recorded | None:
+        """The first record on a subject below `muster.<cell>.ev.`, from the leader; None where there is none."""
+        ...
+
     async def last(self, subject: str) -> Recorded | None:
         """The last record on a subject below `muster.<cell>.ev.`, from the leader; None where there is none."""
         ...

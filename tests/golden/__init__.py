@@ -1,0 +1,1 @@
+"""The bytes of one event of every type, for ever."""

@@ -1,0 +1,134 @@
+"""Whether a gang fits, and where: whole gang or nothing, best fit, whole nodes stay whole.
+
+It lives with the fold since the scheduler places by it and `why` explains by it.
+"""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from events.base import NodeId, SlotMask
+from events.job import HoldCode, NodeShare
+from projections.cluster.state import Cluster, NodeState, Pool, Shape
+
+WHOLE_NODES_FROM: Final = 8  # GPUs; a gang of so many, or of more than a node has, takes whole nodes
+
+
+class Misfit(NamedTuple):
+    """The gang does not fit now, and what stands against it."""
+
+    code: HoldCode
+
+
+def place(cluster: Cluster, shape: Shape) -> tuple[NodeShare, ...] | Misfit:
+    """The shares of a gang of this shape, ordered by node; or why there are none.
+
+    All shares are on one GPU type, the first accepted one that holds the gang. A shape without `nodes` of under 8 GPUs
+    goes to the fullest node that holds it; a larger one takes whole empty nodes of one size, and its remainder the
+    fullest node that holds that. `nodes` x `gpus_per_node` goes to the fullest nodes that hold a share each.
+    """
+    pools = sorted(cluster.pools.keys(), key=_fullest_first)
+    for gpu_type in shape.gpu_types or sorted({pool.gpu_type for pool in pools}):
+        of_type = [pool for pool in pools if pool.gpu_type == gpu_type]
+        picked = _pick(cluster, shape, of_type)
+        if picked is not None:
+            shares = (_share(cluster, node_id, gpus) for node_id, gpus in picked)
+            return tuple(sorted(shares, key=lambda share: share.node_id))
+    return Misfit(_reason(cluster, shape))
+
+
+Picked = list[tuple[NodeId, int]]  # nodes and how many GPUs of each
+
+
+def _fullest_first(pool: Pool) -> tuple[bool, int, int, str]:
+    """Busy nodes before empty ones, then the fewest free GPUs, then the smallest node."""
+    return (pool.free == pool.size, pool.free, pool.size, pool.gpu_type)
+
+
+def _pick(cluster: Cluster, shape: Shape, pools: list[Pool]) -> Picked | None:
+    if shape.nodes:
+        return _pick_each(cluster, pools, shape.nodes, shape.gpus_per_node)
+    if shape.gpus < WHOLE_NODES_FROM and (single := _pick_each(cluster, pools, 1, shape.gpus)):
+        return single
+    for size in sorted({pool.size for pool in pools}, reverse=True):
+        if (picked := _pick_whole(cluster, shape.gpus, size, pools)) is not None:
+            return picked
+    return None
+
+
+def _pick_each(cluster: Cluster, pools: list[Pool], nodes: int, gpus: int) -> Picked | None:
+    """The `nodes` fullest nodes that have `gpus` free each."""
+    picked: Picked = []
+    for pool in pools:
+        if pool.free >= gpus:
+            names = cluster.pools.names(pool)[: nodes - len(picked)]
+            picked += [(NodeId(name), gpus) for name in names]
+            if len(picked) == nodes:
+                return picked
+    return None
+
+
+def _pick_whole(cluster: Cluster, gpus: int, size: int, pools: list[Pool]) -> Picked | None:
+    """Whole nodes of one size, and the fullest other node of the type for what remains."""
+    nodes, rest = divmod(gpus, size)
+    names = cluster.pools.names(Pool(pools[0].gpu_type, size, size))
+    if len(names) < nodes:
+        return None
+    picked: Picked = [(NodeId(name), size) for name in names[:nodes]]
+    if rest:
+        taken = {node_id for node_id, _ in picked}
+        remainder = next((n for n in _holding(cluster, pools, rest) if n not in taken), None)
+        if remainder is None:
+            return None
+        picked.append((remainder, rest))
+    return picked
+
+
+def _holding(cluster: Cluster, pools: list[Pool], gpus: int) -> Iterator[NodeId]:
+    for pool in pools:
+        if pool.free >= gpus:
+            yield from map(NodeId, cluster.pools.names(pool))
+
+
+def _share(cluster: Cluster, node_id: NodeId, gpus: int) -> NodeShare:
+    node = cluster.nodes[node_id]
+    free, slots = node.free, 0
+    for _ in range(gpus):  # the lowest free slots
+        lowest = free & -free
+        slots |= lowest
+        free = SlotMask(free ^ lowest)
+    return NodeShare(node_id, node.epoch, SlotMask(slots))
+
+
+def _reason(cluster: Cluster, shape: Shape) -> HoldCode:
+    """What stands against a gang that does not fit, from the gravest to the lightest."""
+    sizes = cluster.sizes
+    if shape.gpu_types and not any(gpu_type in shape.gpu_types and size for _, gpu_type, size in sizes):
+        return HoldCode.NO_SUCH_GPU
+    if not could_hold(cluster, shape, tuple(NodeState)):
+        return HoldCode.EXCEEDS_CLUSTER
+    if not could_hold(cluster, shape, (NodeState.UP,)):
+        return HoldCode.NODES_UNWELL
+    return HoldCode.NO_ROOM
+
+
+def could_hold(cluster: Cluster, shape: Shape, states: tuple[NodeState, ...]) -> bool:
+    """Whether the nodes in these states would hold the gang if every GPU of theirs were free."""
+    by_type: dict[str, dict[int, int]] = {}
+    for (state, gpu_type, size), nodes in cluster.sizes.items():
+        if state in states and size and (not shape.gpu_types or gpu_type in shape.gpu_types):
+            counts = by_type.setdefault(gpu_type, {})
+            counts[size] = counts.get(size, 0) + nodes
+    return any(_would_fit(shape, counts) for counts in by_type.values())
+
+
+def _would_fit(shape: Shape, counts: dict[int, int]) -> bool:
+    if shape.nodes:
+        return sum(nodes for size, nodes in counts.items() if size >= shape.gpus_per_node) >= shape.nodes
+    if shape.gpus < WHOLE_NODES_FROM and any(size >= shape.gpus for size in counts):
+        return True
+    for size, nodes in counts.items():
+        whole, rest = divmod(shape.gpus, size)
+        others = sum(n for s, n in counts.items() if s >= rest) - (whole if size >= rest else 0)
+        if nodes >= whole and (not rest or others > 0):
+            return True
+    return False

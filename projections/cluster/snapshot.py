@@ -1,0 +1,77 @@
+"""Snapshots of the fold: a saved place to start from, thrown away when anything about it does not match."""
+
+from datetime import datetime
+
+import msgspec
+
+from events.base import Position
+from events.policy import PolicySet
+from projections.cluster.index import put_job, put_node, put_run
+from projections.cluster.state import FOLD_VERSION, Cluster, Job, Node, Run
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """All of a cluster that no index can be made from."""
+
+    fold_version: int
+    log_id: str
+    position: Position
+    at: str | None  # ISO 8601
+    head: Position
+    epoch: Position
+    leader: str
+    policy: PolicySet
+    unread: Position
+    nodes: list[Node]
+    jobs: list[Job]
+    runs: list[Run]
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Snapshot)
+
+
+def dump(cluster: Cluster) -> bytes:
+    """The cluster as bytes; the same for the same cluster, however it came about."""
+    return _encoder.encode(
+        Snapshot(
+            fold_version=FOLD_VERSION,
+            log_id=cluster.log_id,
+            position=cluster.position,
+            at=cluster.at.isoformat() if cluster.at is not None else None,
+            head=cluster.head,
+            epoch=cluster.epoch,
+            leader=cluster.leader,
+            policy=cluster.policy,
+            unread=cluster.unread,
+            nodes=[_sorted_node(cluster.nodes[node_id]) for node_id in sorted(cluster.nodes)],
+            jobs=[cluster.jobs[job_id] for job_id in sorted(cluster.jobs)],
+            runs=[cluster.runs[run_id] for run_id in sorted(cluster.runs)],
+        )
+    )
+
+
+def load(data: bytes, *, log_id: str) -> Cluster | None:
+    """The cluster of a snapshot of this log; None where it is damaged, of another log, or of another version."""
+    try:
+        saved = _decoder.decode(data)
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        return None
+    if saved.fold_version != FOLD_VERSION or saved.log_id != log_id:
+        return None
+    cluster = Cluster()
+    cluster.log_id, cluster.position, cluster.leader = saved.log_id, saved.position, saved.leader
+    cluster.at = datetime.fromisoformat(saved.at) if saved.at is not None else None
+    cluster.head, cluster.epoch = saved.head, saved.epoch
+    cluster.policy, cluster.unread = saved.policy, saved.unread
+    for node in saved.nodes:
+        put_node(cluster, node)
+    for job in saved.jobs:
+        put_job(cluster, job)
+    for run in saved.runs:
+        put_run(cluster, run)
+    return cluster
+
+
+def _sorted_node(node: Node) -> Node:
+    return msgspec.structs.replace(node, held=dict(sorted(node.held.items())), owed=dict(sorted(node.owed.items())))

@@ -1,0 +1,101 @@
+"""What becomes of runs: complete, to be stopped, over; and of jobs that are no longer wanted."""
+
+from datetime import timedelta
+from itertools import islice
+from typing import Final
+
+from events.base import Event, NodeId
+from events.job import (
+    JobCancelled,
+    JobFailed,
+    JobRequeued,
+    JobSucceeded,
+    JobTimedOut,
+    RunStarted,
+    RunStopping,
+    StopCause,
+)
+from events.node import EndReason
+from projections.cluster.state import Cluster, Job, JobState, Run
+from projections.cluster.tick import Tick
+
+DECIDED_MAX: Final = 1_000  # runs and jobs in one round; the rest is the next round's
+BACK_OFF_S: Final = 1.0  # before the second attempt, doubled with each further one
+BACK_OFF_MAX_S: Final = 300.0
+
+CAUSES: Final = {
+    EndReason.EXITED: StopCause.RANK_FAILED,
+    EndReason.START_FAILED: StopCause.START_FAILED,
+    EndReason.TIME_LIMIT: StopCause.TIME_LIMIT,
+    EndReason.NODE_REBOOTED: StopCause.NODE_LOST,
+    EndReason.STOPPED: StopCause.NODE_LOST,  # by its agent alone: it had lost contact
+    EndReason.NEVER_STARTED: StopCause.NODE_LOST,
+}
+
+
+def decide(cluster: Cluster, tick: Tick) -> list[Event]:
+    """Lifecycle's part of a round. It alone stops runs and ends jobs that had GPUs."""
+    events: list[Event] = []
+    for run_id in sorted(islice(cluster.attention, DECIDED_MAX)):
+        run = cluster.runs[run_id]
+        events += _of_run(run, cluster.jobs[run.job_id], tick)
+    for job_id in sorted(islice(cluster.unwanted, DECIDED_MAX)):
+        job = cluster.jobs[job_id]
+        assert job.state is not JobState.PLACED, job
+        events.append(JobCancelled(**tick.of_job(job)))
+    return events
+
+
+def _of_run(run: Run, job: Job, tick: Tick) -> list[Event]:
+    ids = tick.of_run(run, job)
+    events: list[Event] = []
+    if run.started_at is None and run.started == run.all:
+        events.append(RunStarted(**ids))
+    if run.over:
+        events.append(_outcome(run, job, tick))
+    elif run.stopping is None and (cause := _cause(run, job)) is not None:
+        node_id, exit_code = _evidence(run)
+        events.append(RunStopping(**ids, cause=cause, node_id=node_id, exit_code=exit_code))
+    return events
+
+
+def _cause(run: Run, job: Job) -> StopCause | None:
+    """Why the run has to be stopped; None when it need not be."""
+    if job.cancel and run.ended != run.all:
+        return StopCause.CANCEL
+    if run.broken:
+        return StopCause.NODE_LOST
+    if run.failure is not None:
+        return CAUSES[run.failure.reason]
+    return None
+
+
+def _evidence(run: Run) -> tuple[NodeId, int]:
+    """The node that failed first, by its own report or by its silence, and the exit code it reported."""
+    if run.failure is not None:
+        return run.failure.node_id, run.failure.exit_code
+    if run.broken:
+        return run.shares[(run.broken & -run.broken).bit_length() - 1].node_id, 0
+    return NodeId(""), 0
+
+
+def _outcome(run: Run, job: Job, tick: Tick) -> Event:
+    """What the end of a run means for its job."""
+    ids = tick.of_run(run, job)
+    cause = run.stopping or _cause(run, job)
+    if cause is None:
+        return JobSucceeded(**ids)
+    if cause is StopCause.CANCEL or job.cancel:
+        return JobCancelled(**ids)
+    if cause is StopCause.TIME_LIMIT:
+        return JobTimedOut(**ids)
+    if cause is StopCause.RANK_FAILED and run.broken:
+        cause = StopCause.NODE_LOST  # the ranks failed because a node had gone: not the application's fault
+    application = cause is StopCause.RANK_FAILED
+    failures = job.failures_application if application else job.failures_infrastructure
+    retries = job.spec.retries_application if application else job.spec.retries_infrastructure
+    if failures < retries:
+        wait_s = min(BACK_OFF_S * 2**failures, BACK_OFF_MAX_S)
+        return JobRequeued(**ids, cause=cause, not_before=tick.at + timedelta(seconds=wait_s))
+    node_id, exit_code = _evidence(run)
+    return JobFailed(**ids, cause=cause, node_id=node_id, exit_code=exit_code)

@@ -1,0 +1,168 @@
+"""The gate: checks what users ask and agents report, stamps who it was and when, records it, answers with the position."""
+
+import asyncio
+import hashlib
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+import msgspec
+
+from events.ask import Accepted, Answer, Cancel, RefusalCode, Refused, Report, Submit
+from events.base import Event, NodeId, Position, TeamId
+from events.job import JobCancelRequested, JobSubmitted
+from events.log.port import Log, Unknown
+from events.subjects import family_subject
+from runtime.clock import Clock
+from runtime.logging import get_logger
+from services.gate.lane import NO_ANSWER, Lane
+from services.gate.names import KEY_MAX, is_job_id, job_id_for, name_problem, near_name, shown
+from services.gate.reports import invalid, problem_of
+from services.gate.spec import checked, request_hash
+
+logger = get_logger(__name__)
+
+MANY_MAX: Final = 1_000  # jobs submitted in one call
+REASON_MAX: Final = 500  # characters
+TRACE_MAX: Final = 200
+REPEATS_MAX: Final = 10_000  # reports whose exact repeat is answered without a second record
+
+
+class Gate:
+    """Takes asks and reports in. Holds nothing that the log does not: any number run beside each other.
+
+    `run` must be running; `open_gate` sees to it.
+    """
+
+    def __init__(self, log: Log, clock: Clock) -> None:
+        self._log = log
+        self._clock = clock
+        self._asks = Lane(log, clock)
+        self._reports = Lane(log, clock)  # of its own, so that repeated submissions never delay a release
+        self._reported: OrderedDict[bytes, Position] = OrderedDict()
+
+    async def run(self) -> None:
+        """Record what is taken in, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._asks.run())
+            group.create_task(self._reports.run())
+
+    async def submit(self, team: TeamId, ask: Submit, by: str) -> Answer:
+        """Record that `team` wants a job. Its key again gives the same job, or a conflict when the spec is another one."""
+        submitted = self._submitted(team, ask, by)
+        if isinstance(submitted, Refused):
+            return submitted
+        return await self._asks.record([submitted], size=_size(submitted))
+
+    async def submit_many(self, team: TeamId, asks: Sequence[Submit], by: str) -> list[Answer]:
+        """Record many jobs, each answered for itself, in the order of the asks."""
+        if len(asks) > MANY_MAX:
+            message = f"jobs: are {len(asks)} in one call, {MANY_MAX} is the most"
+            return [Refused(code=RefusalCode.TOO_LARGE, message=message, hint="divide them") for _ in asks]
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self.submit(team, ask, by)) for ask in asks]
+        return [task.result() for task in tasks]
+
+    async def cancel(self, team: TeamId, ask: Cancel, by: str) -> Answer:
+        """Record that `team` no longer wants a job. Without effect on one that has ended."""
+        problem = _team_problem(team) or _text_problem(ask.trace, ask.reason)
+        if problem is not None:
+            return problem
+        if not is_job_id(ask.job_id):
+            return _not_found(team, ask, "an id is j and 13 characters, as submit answers it")
+        event = JobCancelRequested(
+            at=self._clock.now(), by=by, trace=ask.trace, team=team, job_id=ask.job_id, reason=ask.reason
+        )
+        try:
+            last = await self._log.last(family_subject(event))
+        except Unknown:
+            return NO_ANSWER
+        if last is None:
+            return _not_found(team, ask, "jobs lists those of the team; another team's cannot be cancelled")
+        if isinstance(last.event, JobCancelRequested):
+            return Accepted(position=last.position, job_id=ask.job_id, repeated=True)
+        return await self._asks.record([event], size=_size(event))
+
+    async def report(self, node_id: NodeId, report: Report) -> Answer:
+        """Record what the agent of a node saw, in order, all or nothing."""
+        problem = problem_of(node_id, report)
+        if problem is not None:
+            logger.info("report_refused", node_id=node_id[:40], code=problem.code, message=problem.message)
+            return problem
+        said = msgspec.json.encode(report)
+        mark = hashlib.sha256(said).digest()
+        if mark in self._reported:
+            return Accepted(position=self._reported[mark], repeated=True)
+        now, by = self._clock.now(), f"node:{node_id}"
+        facts: list[Event] = [msgspec.structs.replace(one, at=now, by=by) for one in report.reports]
+        answer = await self._reports.record(facts, size=len(said))
+        if isinstance(answer, Accepted):
+            self._reported[mark] = answer.position
+            while len(self._reported) > REPEATS_MAX:
+                self._reported.popitem(last=False)
+        return answer
+
+    def _submitted(self, team: TeamId, ask: Submit, by: str) -> JobSubmitted | Refused:
+        """The fact that an ask becomes, or why it does not."""
+        problem = _team_problem(team) or _key_problem(ask.key) or _text_problem(ask.trace)
+        if problem is not None:
+            return problem
+        spec = checked(ask.spec, team)
+        if isinstance(spec, Refused):
+            return spec
+        return JobSubmitted(
+            at=self._clock.now(),
+            by=by,
+            trace=ask.trace,
+            team=team,
+            job_id=job_id_for(team, ask.key),
+            spec=spec,
+            key=ask.key,
+            request_hash=request_hash(spec),
+        )
+
+
+@asynccontextmanager
+async def open_gate(log: Log, clock: Clock) -> AsyncIterator[Gate]:
+    """A gate that runs until the block is left."""
+    gate = Gate(log, clock)
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(gate.run())
+        try:
+            yield gate
+        finally:
+            running.cancel()
+
+
+def _size(event: Event) -> int:
+    return len(msgspec.json.encode(event))
+
+
+def _team_problem(team: TeamId) -> Refused | None:
+    problem = name_problem(team)
+    near = near_name(team, 24) if problem else ""
+    hint = f"for example {near}" if near else ""
+    return Refused(code=RefusalCode.INVALID, message=f"team: {problem}", hint=hint) if problem else None
+
+
+def _key_problem(key: str) -> Refused | None:
+    if not 1 <= len(key) <= KEY_MAX:
+        return invalid(f"key: must have 1 to {KEY_MAX} characters, not {len(key)}")
+    if not key.isprintable():
+        return invalid(f"key: {shown(key)} has a character that cannot be printed")
+    return None
+
+
+def _text_problem(trace: str, reason: str = "") -> Refused | None:
+    if len(trace) > TRACE_MAX:
+        return invalid(f"trace: has {len(trace)} characters, {TRACE_MAX} is the most")
+    if len(reason) > REASON_MAX:
+        return invalid(f"reason: has {len(reason)} characters, {REASON_MAX} is the most")
+    return None
+
+
+def _not_found(team: TeamId, ask: Cancel, hint: str) -> Refused:
+    return Refused(
+        code=RefusalCode.NOT_FOUND, message=f"job_id: team {team!r} has no job {shown(ask.job_id)}", hint=hint
+    )

@@ -1,0 +1,268 @@
+"""Groups what many callers record into one append at a time, and answers each with its own position."""
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from events.ask import Accepted, Answer, RefusalCode, Refused
+from events.base import Event, JobId, Position
+from events.job import JobSubmitted
+from events.log.port import Conflict, Log, Unknown
+from events.subjects import family_subject
+from runtime.clock import Clock
+from runtime.logging import get_logger
+
+logger = get_logger(__name__)
+
+GROUP_MAX: Final = 1_000  # facts in one append
+GROUP_BYTES_MAX: Final = 8 << 20
+WAITING_MAX: Final = 20_000  # facts that wait for their append
+WAITING_BYTES_MAX: Final = 64 << 20
+KNOWN_MAX: Final = 50_000  # submissions whose repeat is answered without asking the log
+ATTEMPTS_MAX: Final = 8  # appends tried for one group, each without those that turned out to be repeats
+BACKOFF_S: Final = 0.02  # doubled with each attempt that met another writer and no repeat
+LOOKUPS_MAX: Final = 50  # under way at once
+RESOLVE_S: Final = 3.0  # how long an append without an answer is looked for in the log
+RESOLVE_EVERY_S: Final = 0.1
+
+BUSY: Final = Refused(
+    code=RefusalCode.BUSY,
+    message="more waits to be recorded than the gate may hold; nothing was written",
+    hint="try again in a second, with the same key",
+)
+STOPPING: Final = Refused(
+    code=RefusalCode.BUSY, message="the gate is stopping; nothing was written", hint="try again, with the same key"
+)
+NO_ANSWER: Final = Refused(
+    code=RefusalCode.UNKNOWN,
+    message="the log did not answer: it may or may not be done",
+    hint="ask again with the same key; it is never done twice",
+)
+
+
+class Standing(NamedTuple):
+    """What a key stands for in the log."""
+
+    key: str
+    request_hash: str
+    position: Position
+
+
+class Entry:
+    """The facts of one caller, and the answer that it waits for."""
+
+    def __init__(self, facts: Sequence[Event], size: int) -> None:
+        self.facts = tuple(facts)
+        self.size = size
+        first = self.facts[0]
+        self.submitted = first if isinstance(first, JobSubmitted) else None
+        self.outcome: Answer = NO_ANSWER
+        self._answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+    @property
+    def settled(self) -> bool:
+        """Whether it has its answer, or nobody waits for one any more."""
+        return self._answer.done()
+
+    def settle(self, answer: Answer) -> None:
+        """Answer its caller; only the first answer counts."""
+        if not self._answer.done():
+            self.outcome = answer
+            self._answer.set_result(answer)
+
+    async def answer(self) -> Answer:
+        """The answer, once there is one."""
+        return await self._answer
+
+
+class Lane:
+    """Collects facts while an append is in flight; the next append takes all that came meanwhile."""
+
+    def __init__(self, log: Log, clock: Clock) -> None:
+        self._log = log
+        self._clock = clock
+        self._waiting: deque[Entry] = deque()
+        self._waiting_facts = 0
+        self._waiting_bytes = 0
+        self._filled = asyncio.Event()
+        self._open = True
+        self._known: OrderedDict[JobId, Standing] = OrderedDict()
+        self._reached = Position(0)  # of its last append
+
+    async def record(self, facts: Sequence[Event], *, size: int) -> Answer:
+        """Put `facts`, of about `size` bytes, into the log together with those of others. The position is of the last."""
+        if not self._open:
+            return STOPPING
+        facts_ahead, bytes_ahead = self._waiting_facts + len(facts), self._waiting_bytes + size
+        if facts_ahead > WAITING_MAX or bytes_ahead > WAITING_BYTES_MAX:
+            return BUSY
+        entry = Entry(facts, size)
+        self._waiting.append(entry)
+        self._waiting_facts, self._waiting_bytes = facts_ahead, bytes_ahead
+        self._filled.set()
+        return await entry.answer()
+
+    async def run(self) -> None:
+        """Append what waits, until cancelled. Who waits then is told that the gate is stopping."""
+        flying: list[Entry] = []
+        try:
+            while True:
+                await self._filled.wait()
+                flying = self._take()
+                await self._settle(flying)
+        finally:
+            self._open = False
+            for entry in flying:
+                entry.settle(NO_ANSWER)
+            for entry in self._waiting:
+                entry.settle(STOPPING)
+
+    def _take(self) -> list[Entry]:
+        """The next group: what waits, as far as one append may hold it; at least one."""
+        taken: list[Entry] = []
+        facts = size = 0
+        while self._waiting:
+            entry = self._waiting[0]
+            facts, size = facts + len(entry.facts), size + entry.size
+            if taken and (facts > GROUP_MAX or size > GROUP_BYTES_MAX):
+                break
+            taken.append(self._waiting.popleft())
+            self._waiting_facts -= len(entry.facts)
+            self._waiting_bytes -= entry.size
+        if not self._waiting:
+            self._filled.clear()
+        return [entry for entry in taken if not entry.settled]
+
+    async def _settle(self, group: Sequence[Entry]) -> None:
+        """Every entry of the group has its answer. Of several with one key the first is recorded, the others compared."""
+        firsts: dict[JobId, Entry] = {}
+        recorded: list[Entry] = []
+        twins: list[tuple[Entry, Entry]] = []  # each with the first of its key
+        for entry in group:
+            if entry.submitted is not None:
+                if self._answer_known(entry):
+                    continue
+                first = firsts.setdefault(entry.submitted.job_id, entry)
+                if first is not entry:
+                    twins.append((entry, first))
+                    continue
+            recorded.append(entry)
+        await self._append(recorded)
+        for twin, first in twins:
+            if not self._answer_known(twin):
+                twin.settle(first.outcome)
+
+    async def _append(self, entries: list[Entry]) -> None:
+        """Record the entries in one append. Where it is refused, answer those that repeat something, and append the rest."""
+        for attempt in range(ATTEMPTS_MAX):
+            if not entries:
+                return
+            facts = [fact for entry in entries for fact in entry.facts]
+            try:
+                last = await self._log.record(facts)
+            except Conflict:
+                await self._answer_repeats(entries)
+            except Unknown as unknown:
+                logger.warning("append_unknown", facts=len(facts), cause=str(unknown))
+                found = await self._found(facts[-1])
+                self._accept(entries, found) if found else _answer_all(entries, NO_ANSWER)
+                return
+            else:
+                self._accept(entries, last)
+                return
+            left = [entry for entry in entries if not entry.settled]
+            if len(left) == len(entries):  # met another writer in flight, and no repeat
+                await asyncio.sleep(BACKOFF_S * 2**attempt)
+            entries = left
+        _answer_all(entries, BUSY)
+
+    def _accept(self, entries: Iterable[Entry], last: Position) -> None:
+        """Answer each entry with the position of its last fact; the last of them all is at `last`."""
+        entries = list(entries)
+        self._reached = last
+        position = last - sum(len(entry.facts) for entry in entries)
+        for entry in entries:
+            position += len(entry.facts)
+            job_id: JobId = getattr(entry.facts[-1], "job_id", JobId(""))
+            if entry.submitted is not None:
+                self._learn(entry.submitted, Position(position))
+            entry.settle(Accepted(position=Position(position), job_id=job_id))
+
+    def _learn(self, submitted: JobSubmitted, position: Position) -> None:
+        self._known[submitted.job_id] = Standing(submitted.key, submitted.request_hash, position)
+        self._known.move_to_end(submitted.job_id)
+        while len(self._known) > KNOWN_MAX:
+            self._known.popitem(last=False)
+
+    def _answer_known(self, entry: Entry) -> bool:
+        """Whether the entry repeats a submission that this lane knows, and so was answered."""
+        assert entry.submitted is not None
+        standing = self._known.get(entry.submitted.job_id)
+        if standing is not None:
+            entry.settle(compared(entry.submitted, standing))
+        return standing is not None
+
+    async def _answer_repeats(self, entries: Iterable[Entry]) -> None:
+        """Answer every submission whose subject has a record already."""
+        gate = asyncio.Semaphore(LOOKUPS_MAX)
+
+        async def look_up(entry: Entry, submitted: JobSubmitted) -> None:
+            async with gate:
+                try:
+                    first = await self._log.first(family_subject(submitted))
+                except Unknown:
+                    entry.settle(NO_ANSWER)
+                    return
+            if first is None:
+                return
+            if not isinstance(first.event, JobSubmitted):
+                entry.settle(_occupied(submitted))
+                return
+            self._learn(first.event, first.position)
+            self._answer_known(entry)
+
+        async with asyncio.TaskGroup() as group:
+            for entry in entries:
+                if entry.submitted is not None:
+                    group.create_task(look_up(entry, entry.submitted))
+
+    async def _found(self, fact: Event) -> Position:
+        """Where the log has this very fact, looked for during `RESOLVE_S`; 0 where it was not seen."""
+        subject, until = family_subject(fact), self._clock.monotonic() + RESOLVE_S
+        look = self._log.first if isinstance(fact, JobSubmitted) else self._log.last
+        while self._clock.monotonic() < until:
+            try:
+                seen = await look(subject)
+                if seen is not None and seen.event == fact and seen.position > self._reached:
+                    return seen.position
+            except Unknown:
+                pass  # the way to the log is still gone: go on until the time is over
+            await asyncio.sleep(RESOLVE_EVERY_S)
+        return Position(0)
+
+
+def compared(submitted: JobSubmitted, standing: Standing) -> Answer:
+    """The answer to a submission under a key that was taken before: the job it stands for, or a conflict."""
+    if (standing.key, standing.request_hash) == (submitted.key, submitted.request_hash):
+        return Accepted(position=standing.position, job_id=submitted.job_id, repeated=True)
+    return Refused(
+        code=RefusalCode.CONFLICT,
+        message=f"key: {submitted.key!r} stands for job {submitted.job_id}, whose spec is another one",
+        hint="use a new key for a new job, or send the spec of the first ask",
+        job_id=submitted.job_id,
+    )
+
+
+def _occupied(submitted: JobSubmitted) -> Refused:
+    return Refused(
+        code=RefusalCode.CONFLICT,
+        message=f"key: the record of job {submitted.job_id} cannot be read by this version",
+        hint="use another key, and tell the operator: the log has a record that is not the gate's",
+        job_id=submitted.job_id,
+    )
+
+
+def _answer_all(entries: Iterable[Entry], answer: Answer) -> None:
+    for entry in entries:
+        entry.settle(answer)

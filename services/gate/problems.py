@@ -1,0 +1,105 @@
+"""What pydantic found wrong, as sentences that name the field, what was given and what was meant."""
+
+import difflib
+from collections.abc import Iterator
+from typing import Final
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from events.ask import RefusalCode, Refused
+from services.gate.names import shown
+
+PROBLEMS_MAX: Final = 5  # told in one answer
+
+# Names that people bring along from other schedulers.
+OTHER_NAMES: Final = {
+    "cmd": "command",
+    "run": "command",
+    "args": "command",
+    "script": "command",
+    "entrypoint": "command",
+    "gpu": "gpus",
+    "num_gpus": "gpus",
+    "gpu_count": "gpus",
+    "accelerators": "gpus",
+    "num_nodes": "nodes",
+    "gpu_type": "gpu_types",
+    "envs": "env",
+    "environment": "env",
+    "timeout": "max_runtime",
+    "time": "max_runtime",
+    "time_limit": "max_runtime",
+    "max_duration": "max_runtime",
+    "cwd": "workdir",
+    "working_dir": "workdir",
+    "retries": "retries_application",
+    "max_retries": "retries_application",
+    "job_name": "name",
+}
+
+
+def refusal_of(error: ValidationError, model: type[BaseModel]) -> Refused:
+    """All that is wrong in one answer, up to `PROBLEMS_MAX`, with the first hint that there is."""
+    found = [_sentence(detail, model) for detail in error.errors(include_url=False)]
+    told = "; ".join(sentence for sentence, _ in found[:PROBLEMS_MAX])
+    if len(found) > PROBLEMS_MAX:
+        told += f"; and {len(found) - PROBLEMS_MAX} more"
+    hint = next((hint for _, hint in found if hint), "")
+    return Refused(code=RefusalCode.INVALID, message=told, hint=hint)
+
+
+def _sentence(detail: ErrorDetails, model: type[BaseModel]) -> tuple[str, str]:
+    """What is wrong in one place, and a hint."""
+    place = ".".join(str(part) for part in detail["loc"])
+    given, context = detail["input"], detail.get("ctx", {})
+    match detail["type"]:
+        case "wrong":
+            problem = str(context["problem"])
+            return (f"{place}: {problem}" if place else problem), str(context["hint"])
+        case "extra_forbidden":
+            return f"{place}: there is no such field", _did_you_mean(detail["loc"], model)
+        case "missing":
+            return f"{place}: is missing", _about(place, model)
+        case "greater_than_equal":
+            return f"{place}: must be {context['ge']} or more, not {shown(given)}", ""
+        case "less_than_equal":
+            return f"{place}: must be {context['le']} or less, not {shown(given)}", ""
+        case "int_type" | "int_from_float":
+            hint = f"write {given.strip()} without quotes" if isinstance(given, str) and given.strip().isdigit() else ""
+            return f"{place}: must be a whole number, not {shown(given)}", hint
+        case "bool_type":
+            return f"{place}: must be true or false, not {shown(given)}", ""
+        case "enum":
+            wanted = str(context["expected"]).replace("'", "").replace(" or ", ", ").split(", ")
+            return f"{place}: must be one of {', '.join(wanted)}, not {shown(given)}", _near(str(given), wanted)
+        case _:
+            return f"{place}: {detail['msg']}, not {shown(given)}", ""
+
+
+def _did_you_mean(path: tuple[int | str, ...], model: type[BaseModel]) -> str:
+    typed = str(path[-1])
+    known = list(_fields_at(path[:-1], model))
+    other = OTHER_NAMES.get(typed.lower().replace("-", "_"), "")
+    if other in known:
+        return f"did you mean {other}?"
+    return _near(typed.lower().replace("-", "_"), known) or f"the fields are {', '.join(known)}"
+
+
+def _fields_at(path: tuple[int | str, ...], model: type[BaseModel]) -> Iterator[str]:
+    """The fields that there are in the part of the document that `path` leads to."""
+    for part in path:
+        field = model.model_fields.get(str(part))
+        nested = getattr(field.annotation, "__args__", ()) if field else ()
+        model = next((kind for kind in nested if isinstance(kind, type) and issubclass(kind, BaseModel)), model)
+    yield from model.model_fields
+
+
+def _near(typed: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(typed, known, n=1, cutoff=0.6)
+    return f"did you mean {near[0]}?" if near else ""
+
+
+def _about(place: str, model: type[BaseModel]) -> str:
+    field = model.model_fields.get(place)
+    return f"{place}: {field.description}" if field and field.description else ""

@@ -45,7 +45,7 @@ types: setup ## types, as mypy --strict sees them
 	@$(BIN)/mypy
 
 layers: setup ## what may import what, as .importlinter says
-	@$(BIN)/lint-imports --config .importlinter
+	@$(BIN)/lint-imports --no-logo .importlinter
 
 tidy: setup ## the numbers of the style: lengths, names, documents
 	@$(BIN)/python -I -m pytest -q tests/test_tidy.py
@@ -61,7 +61,8 @@ docs: setup ## write docs/events.md, docs/asyncapi.json and the schemas anew, fr
 	@$(BIN)/python -I -m events.docs
 
 lock: setup ## write requirements.lock anew from pyproject.toml; LOCK_FLAGS=--upgrade takes the newest
-	@rm -rf build/lock && $(BIN)/python -I -m venv build/lock
+	@rm -rf build/lock
+	@$(BIN)/python -I -m venv build/lock
 	@build/lock/bin/python -I -m pip --disable-pip-version-check --quiet install uv==$(UV_VERSION)
 	@build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --extra dev --generate-hashes \
 		--strip-extras --no-annotate --no-emit-index-url --no-emit-find-links \
@@ -95,7 +96,7 @@ if ! $(BIN)/python -I -c "$$fits" 2>/dev/null; then \
     "$$found" -I -m venv $(VENV) || exit 1; \
 fi; \
 rm -f $(STAMP); \
-echo "setup: installing into $(VENV) (some 60 packages, once) ..." >&2; \
+if [ -t 2 ]; then echo "setup: installing into $(VENV), once, in about a minute ..." >&2; fi; \
 if ! { $(PIP) install --only-binary :all: --require-hashes --requirement requirements.lock && \
        $(PIP) install --no-deps --no-build-isolation --editable . ; } > $(LOG) 2>&1; then \
     cat $(LOG) >&2; \

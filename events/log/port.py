@@ -1,9 +1,11 @@
 """What the log promises: append all or nothing, read everything in order, and say plainly when no answer came."""
 
 from collections.abc import AsyncIterator, Sequence
+from datetime import datetime
 from typing import Final, Protocol
 
 from events.base import Event, Position, Recorded, Stretch
+from events.codec import EPOCH
 
 QUIET_S: Final = 0.1  # following yields an empty stretch when nothing came for this long
 BATCH_MAX: Final = 20_000  # events in one append; set on the server and asserted at start
@@ -11,7 +13,12 @@ STRETCH_MAX: Final = 2_000  # records in one stretch
 
 
 class LogFault(Exception):
-    """The log, or the way to it, is not as it must be."""
+    """The log, or the way to it, is not as it must be: a sentence, and for programs and operators a code and a hint."""
+
+    def __init__(self, sentence: str = "", *, code: str = "", hint: str = "") -> None:
+        super().__init__(sentence)
+        self.code = code
+        self.hint = hint
 
 
 class Conflict(LogFault):
@@ -26,6 +33,10 @@ class Broken(LogFault):
     """The log is not contiguous, not the one expected, or shorter than what was already read. Stop."""
 
 
+class Unfit(LogFault):
+    """The server, or what was set up on it, cannot hold the log. Change it, then start again."""
+
+
 class Reader(Protocol):
     """Reads the log."""
 
@@ -33,9 +44,10 @@ class Reader(Protocol):
         """The last position, as the leader of the stream knows it. Raises `Unknown` when it does not answer."""
         ...
 
-    def follow(self, after: Position) -> AsyncIterator[Stretch]:
+    def follow(self, after: Position, *, since: datetime = EPOCH) -> AsyncIterator[Stretch]:
         """Every record after `after`, in order, without end; an empty stretch when `QUIET_S` passed without any.
 
+        `since` is `Recorded.at` of the record at `after`, so that times are the same wherever reading began.
         Faults of the way there (a server that restarts) are waited out, in empty stretches. Raises `Broken`.
         """
         ...

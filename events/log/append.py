@@ -1,0 +1,71 @@
+"""Writing the log: `JetStreamLog` appends decisions behind the fence on `head`, and records facts."""
+
+import random
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Final
+from uuid import uuid4
+
+import nats.errors
+from nats.aio.client import Client
+
+from events.base import Event, Position, Stretch, position_of
+from events.codec import EPOCH
+from events.log.batch import Batches
+from events.log.follow import JetStreamReader
+from events.log.port import Reader
+from events.log.writing import CHAPTER, Pen, Writing
+from events.subjects import CELL_DEFAULT, events_stream
+
+HEADERS_MAX_BYTES: Final = 512  # that a record has beside its event
+
+
+class JetStreamLog(JetStreamReader):
+    """Reads and writes the log. See `port.Log` for what it promises. Its calls may overlap.
+
+    `source` says who writes; `reader` follows in its stead; `ids` gives names that never come twice, `chance` numbers
+    from 0 to 1.
+    """
+
+    def __init__(
+        self,
+        nc: Client,
+        cell: str = CELL_DEFAULT,
+        *,
+        source: str = "musterbook",
+        reader: Reader | None = None,
+        ids: Callable[[], str] = lambda: uuid4().hex,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        super().__init__(nc, cell)
+        self._nc = nc
+        self._pen = Pen(self.subjects, self.codec, source)
+        self._reader = reader
+        self._ids = ids
+        self._batches = Batches(nc, events_stream(CHAPTER), ids=ids, chance=chance)
+
+    def follow(self, after: Position, *, since: datetime = EPOCH) -> AsyncIterator[Stretch]:
+        """See `port.Reader`; by the reader that was given, if any."""
+        if self._reader is not None:
+            return self._reader.follow(after, since=since)
+        return super().follow(after, since=since)
+
+    async def append(self, events: Sequence[Event], *, after: Position) -> Position:
+        """See `port.Log`."""
+        return await self._write(self._pen.decided(events, after), key=0)
+
+    async def record(self, facts: Sequence[Event]) -> Position:
+        """See `port.Log`."""
+        writings = self._pen.facts(facts, self._ids())
+        # A submission tells for sure what became of its batch: its subject has one first record, ours or another's.
+        key = next((n for n, writing in enumerate(writings) if writing.expected is not None), 0)
+        return await self._write(writings, key)
+
+    async def _write(self, writings: list[Writing], key: int) -> Position:
+        largest = max(len(writing.payload) for writing in writings) + HEADERS_MAX_BYTES
+        assert largest <= self._nc.max_payload, f"an event of {largest} bytes; the most is {self._nc.max_payload}"
+        position = position_of(CHAPTER, await self._batches.write(writings, key))
+        with suppress(nats.errors.Error, OSError):  # a hint: who misses it reads on a little later
+            await self._nc.publish(self.subjects.moved, b"%d" % position)
+        return position

@@ -1,0 +1,59 @@
+"""Pools of connections to PostgreSQL, with the settings that every one of our sessions has."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+import asyncpg
+
+from runtime.fault import Fault
+from runtime.logging import get_logger
+
+logger = get_logger(__name__)
+
+Pool = asyncpg.Pool[asyncpg.Record]
+Connection = asyncpg.Connection[asyncpg.Record] | asyncpg.pool.PoolConnectionProxy[asyncpg.Record]
+
+CONNECT_WITHIN_S: Final = 20.0
+TRY_EVERY_S: Final = 0.2
+POOL_MAX: Final = 8
+STATEMENT_MAX_S: Final = 30.0  # the server gives up on a longer one; a rebuild sets its own
+LOCK_WAIT_MAX_S: Final = 10.0
+UNREACHABLE: Final = (OSError, asyncpg.CannotConnectNowError, asyncpg.TooManyConnectionsError)
+
+
+async def create_pool(
+    dsn: str,
+    *,
+    name: str,
+    size_max: int = POOL_MAX,
+    search_path: str | None = None,
+    statement_max_s: float = STATEMENT_MAX_S,
+    init: Callable[[Any], Coroutine[Any, Any, None]] | None = None,
+) -> Pool:
+    """A pool of at most `size_max` connections, one of them made. Times are UTC; `name` is shown in pg_stat_activity.
+
+    Waits for a server that is not up yet; raises `Fault` after `CONNECT_WITHIN_S`.
+    """
+    settings = {
+        "application_name": f"muster {name}",
+        "timezone": "UTC",
+        "statement_timeout": str(int(statement_max_s * 1000)),
+        "lock_timeout": str(int(LOCK_WAIT_MAX_S * 1000)),
+        "idle_in_transaction_session_timeout": str(int(statement_max_s * 1000)),
+        "jit": "off",  # our statements are short: compiling them costs more than it saves
+    }
+    if search_path is not None:
+        settings["search_path"] = search_path
+    try:
+        async with asyncio.timeout(CONNECT_WITHIN_S):
+            while True:
+                try:
+                    return await asyncpg.create_pool(
+                        dsn, min_size=1, max_size=size_max, server_settings=settings, init=init
+                    )
+                except UNREACHABLE as error:
+                    logger.debug("postgres_not_up_yet", error=str(error))
+                    await asyncio.sleep(TRY_EVERY_S)
+    except TimeoutError as error:
+        raise Fault("postgres_unreachable", "PostgreSQL does not answer.", "Is it running?") from error

@@ -20,6 +20,24 @@ class Stored(NamedTuple):
     payload: bytes
 
 
+class _Error(msgspec.Struct, frozen=True):
+    err_code: int = 0
+    description: str = ""
+
+
+class _Message(msgspec.Struct, frozen=True):
+    seq: int
+    data: bytes = b""  # base64 in the answer
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    """What the JetStream API says to a read or a write."""
+
+    error: _Error | None = None
+    message: _Message = _Message(0)
+    seq: int = 0
+
+
 class LastValues:
     """The values of one stream."""
 
@@ -31,12 +49,11 @@ class LastValues:
         """The value as the stream's leader knows it. Raises `Fault` when it does not answer."""
         query = msgspec.json.encode({"last_by_subj": subject})
         answer = await self._ask(f"$JS.API.STREAM.MSG.GET.{self._stream}", query, {})
-        if (code := _error_code(answer)) is not None:
-            if code in NOT_FOUND:
-                return Stored(0, b"")
-            raise Fault("stream_refused", f"{self._stream} was not read: {answer['error']}", hint="see the NATS log")
-        message = answer["message"]
-        return Stored(message["seq"], msgspec.json.decode(b'"' + message["data"].encode() + b'"', type=bytes))
+        if answer.error is None:
+            return Stored(answer.message.seq, answer.message.data)
+        if answer.error.err_code in NOT_FOUND:
+            return Stored(0, b"")
+        raise _refused(f"{self._stream} was not read", answer.error)
 
     async def put(self, subject: str, payload: bytes, *, after: int) -> int | None:
         """The sequence of the value, now stored, if the one before it had `after`; None where another was.
@@ -44,20 +61,19 @@ class LastValues:
         Raises `Fault` when no answer came: it may be stored or not.
         """
         answer = await self._ask(subject, payload, {"Nats-Expected-Last-Subject-Sequence": str(after)})
-        if (code := _error_code(answer)) is not None:
-            if code in MOVED:
-                return None
-            raise Fault("stream_refused", f"{subject} was not written: {answer['error']}", hint="see the NATS log")
-        return int(answer["seq"])
+        if answer.error is None:
+            return answer.seq
+        if answer.error.err_code in MOVED:
+            return None
+        raise _refused(f"{subject} was not written", answer.error)
 
-    async def _ask(self, subject: str, payload: bytes, headers: dict[str, str]) -> dict[str, dict[str, str]]:
+    async def _ask(self, subject: str, payload: bytes, headers: dict[str, str]) -> _Answer:
         try:
             reply = await self._connection.request(subject, payload, timeout=WITHIN_S, headers=headers or None)
         except (OSError, TimeoutError, nats.errors.Error) as error:
             raise Fault("no_answer", f"NATS did not answer on {subject}: {error!r}", hint="is it running?") from error
-        return msgspec.json.decode(reply.data, type=dict)
+        return msgspec.json.decode(reply.data, type=_Answer)
 
 
-def _error_code(answer: dict[str, dict[str, str]]) -> int | None:
-    error = answer.get("error")
-    return None if error is None else int(error.get("err_code", 0))
+def _refused(what: str, error: _Error) -> Fault:
+    return Fault("stream_refused", f"{what}: {error.description} ({error.err_code})", hint="the NATS log says more")

@@ -1,0 +1,100 @@
+"""The control plane: follow the log, fold it, and while leading decide a round and append it. The one loop."""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
+
+from events.base import Event, Stretch
+from events.head import LeadershipTaken
+from events.log.port import Conflict, Log, Unknown
+from projections.cluster.evolve import evolve
+from projections.cluster.state import Cluster
+from projections.cluster.tick import Tick
+from runtime.clock import Clock
+from runtime.logging import get_logger
+from services.control.round import decide_all
+from services.control.silence import Silences
+
+logger = get_logger(__name__)
+
+ROUND_EVERY_S: Final = 0.2  # a round comes at least so often, whatever is silent
+
+Watcher = Callable[[Cluster, Stretch], None]  # sees each stretch after it is folded; must not change the cluster
+
+
+class Lease(Protocol):
+    """A hint who should try to lead."""
+
+    @property
+    def held(self) -> bool:
+        """Whether we should."""
+        ...
+
+
+class Name(NamedTuple):
+    """Who this is: an instance that no other process has or had, and the version of its code."""
+
+    instance: str
+    version: str
+
+
+class ControlPlane:
+    """One candidate for leading. Any number may run against one log: the head lets one of them decide."""
+
+    def __init__(self, log: Log, cluster: Cluster, lease: Lease, clock: Clock, *, name: Name) -> None:
+        self.cluster = cluster
+        self.silences = Silences(clock.monotonic())
+        self._log = log
+        self._lease = lease
+        self._clock = clock
+        self._instance, self._version = name
+        self._read_first = cluster.position  # no round before this is folded
+        self._round_at = float("-inf")
+        self._halted = False
+
+    @property
+    def leading(self) -> bool:
+        """Whether the log names us as the leader and the lease is ours."""
+        return self._lease.held and self.cluster.leader == self._instance
+
+    async def run(self, *watchers: Watcher) -> None:
+        """Follow, fold, decide, append; until cancelled."""
+        async for stretch in self._log.follow(self.cluster.position):
+            for recorded in stretch:
+                self.cluster = evolve(self.cluster, recorded)
+            for watch in watchers:
+                watch(self.cluster, stretch)
+            self.silences.turn(self._clock.monotonic())
+            if self._due(stretch):
+                await self._round()
+
+    def _due(self, stretch: Stretch) -> bool:
+        if not self._lease.held or self.cluster.position < self._read_first or self._must_not_decide():
+            return False
+        return bool(stretch) or self._clock.monotonic() - self._round_at >= ROUND_EVERY_S
+
+    def _must_not_decide(self) -> bool:
+        """Whether the control plane's own records hold one that this version cannot read: it might say anything."""
+        if self.cluster.unread and not self._halted:
+            logger.error("deciding_stopped", position=self.cluster.unread, hint="run a version that reads this record")
+        self._halted = bool(self.cluster.unread)
+        return self._halted
+
+    async def _round(self) -> None:
+        self._round_at = self._clock.monotonic()
+        try:
+            self._read_first = await self._log.end()
+            if events := self._decide():
+                self._read_first = await self._log.append(events, after=self.cluster.head)
+        except (Conflict, Unknown) as lost:  # what holds is in the log: read on, decide again
+            logger.info("round_dropped", cause=type(lost).__name__, head=self.cluster.head)
+
+    def _decide(self) -> list[Event]:
+        now = self._clock.now()
+        at = now if self.cluster.at is None else max(now, self.cluster.at)
+        if self.cluster.leader != self._instance:  # shuts out whoever led before; nothing is decided until it is read
+            self.silences.restart(self._clock.monotonic())
+            logger.info("leadership_tried", instance=self._instance, before=self.cluster.leader)
+            return [LeadershipTaken(at=at, instance=self._instance, version=self._version)]
+        silent = self.silences.silent(self.cluster, self._clock.monotonic())
+        tick = Tick(at=at, position=self.cluster.position, silent=silent)
+        return decide_all(self.cluster, tick, version=self._version)

@@ -1,0 +1,54 @@
+"""Keeps snapshots of the fold in the data directory, so that a start reads the tail of the log and not all of it."""
+
+import os
+from pathlib import Path
+from typing import Final
+
+from events.base import START, Position, Stretch
+from projections.cluster.snapshot import dump, load
+from projections.cluster.state import Cluster
+from runtime.clock import Clock
+from runtime.logging import get_logger
+
+logger = get_logger(__name__)
+
+FILE: Final = "cluster.snapshot"
+EVENTS_MIN: Final = 5_000  # since the last snapshot: fewer are read again faster than a snapshot is written
+
+
+class Snapshots:
+    """One snapshot, replaced by the next."""
+
+    def __init__(self, folder: Path, clock: Clock, *, every_s: float) -> None:
+        self._path = folder / FILE
+        self._clock = clock
+        self._every_s = every_s
+        self._saved_at = clock.monotonic()
+        self._saved: Position = START
+
+    def restore(self, *, log_id: str, end: Position) -> Cluster:
+        """The saved cluster, if it is of this log and no further than the log's end; else an empty one."""
+        try:
+            cluster = load(self._path.read_bytes(), log_id=log_id)
+        except FileNotFoundError:
+            return Cluster()
+        if cluster is None or cluster.position > end:
+            logger.info("snapshot_thrown_away", path=str(self._path))
+            return Cluster()
+        self._saved = cluster.position
+        logger.info("snapshot_restored", position=cluster.position, jobs=len(cluster.jobs), nodes=len(cluster.nodes))
+        return cluster
+
+    def watch(self, cluster: Cluster, _stretch: Stretch) -> None:
+        """Save the cluster when it is time to, and enough has happened."""
+        now = self._clock.monotonic()
+        if now - self._saved_at < self._every_s or cluster.position - self._saved < EVENTS_MIN:
+            return
+        self._saved_at, self._saved = now, cluster.position
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = self._path.with_suffix(".fresh")
+        with fresh.open("wb") as file:
+            file.write(dump(cluster))
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(self._path)

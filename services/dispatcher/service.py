@@ -1,0 +1,123 @@
+"""Keeps the desired state of every node as the fold wants it: compares stored with wanted, writes the differences."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
+
+import msgspec
+
+from events.base import NodeId, Position, Stretch
+from events.desired import Desired
+from events.subjects import Subjects
+from projections.cluster.desired import desired
+from projections.cluster.state import Cluster
+from runtime.fault import Fault
+from runtime.last_values import LastValues
+from runtime.logging import get_logger
+from services.dispatcher.touched import touched
+
+logger = get_logger(__name__)
+
+WRITES_AT_ONCE: Final = 64
+LOOK_EVERY_S: Final = 0.5  # at active(), while nothing is touched
+TRY_AGAIN_AFTER_S: Final = 0.5
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Desired)
+
+
+class Known(NamedTuple):
+    """What is stored for a node, as we read or wrote it last; None where it cannot be read."""
+
+    sequence: int
+    desired: Desired | None
+
+
+class Dispatcher:
+    """Writes for all nodes while `active`. Any number may run: a value carries its position, and none goes back."""
+
+    def __init__(self, values: LastValues, subjects: Subjects, active: Callable[[], bool]) -> None:
+        self._values = values
+        self._subjects = subjects
+        self._active = active
+        self._known: dict[NodeId, Known] = {}
+        self._due: set[NodeId] = set()
+        self._cluster: Cluster | None = None
+        self._woken = asyncio.Event()
+
+    def watch(self, cluster: Cluster, stretch: Stretch) -> None:
+        """Note what a stretch touched, after it was folded."""
+        self._cluster = cluster
+        before = len(self._due)
+        self._due.update(touched(cluster, stretch))
+        if len(self._due) > before:
+            self._woken.set()
+
+    async def run(self) -> None:
+        """Write what differs, until cancelled. Beginning to be active, compare every node anew."""
+        was_active = False
+        while True:
+            if not self._active():
+                was_active = False
+            elif self._cluster is not None:
+                if not was_active:
+                    self._known.clear()
+                    self._due.update(self._cluster.nodes)
+                    was_active = True
+                await self._write_due()
+            await self._wait()
+
+    async def _wait(self) -> None:
+        self._woken.clear()
+        try:
+            async with asyncio.timeout(LOOK_EVERY_S):
+                await self._woken.wait()
+        except TimeoutError:
+            pass
+
+    async def _write_due(self) -> None:
+        while self._due and self._active():
+            batch = [self._due.pop() for _ in range(min(WRITES_AT_ONCE, len(self._due)))]
+            failed = [node_id for node_id, done in zip(batch, await self._write_all(batch), strict=True) if not done]
+            if failed:
+                self._due.update(failed)
+                await asyncio.sleep(TRY_AGAIN_AFTER_S)
+
+    async def _write_all(self, nodes: Iterable[NodeId]) -> list[bool]:
+        return await asyncio.gather(*map(self._write, nodes))
+
+    async def _write(self, node_id: NodeId) -> bool:
+        """Whether what is stored for the node is what is wanted, or newer."""
+        assert self._cluster is not None
+        subject = self._subjects.desired(node_id)
+        try:
+            known = self._known.get(node_id) or await self._read(subject)
+            self._known[node_id] = known
+            wanted = desired(self._cluster, node_id)
+            if known.desired is not None and _same(known.desired, wanted):
+                return True
+            if known.desired is not None and known.desired.as_of > wanted.as_of:
+                return True  # another dispatcher has read further
+            sequence = await self._values.put(subject, _encoder.encode(wanted), after=known.sequence)
+        except Fault as fault:
+            logger.info("desired_not_written", node=node_id, cause=fault.code)
+            self._known.pop(node_id, None)  # it may be stored or not
+            return False
+        if sequence is None:
+            del self._known[node_id]
+            return False
+        self._known[node_id] = Known(sequence, wanted)
+        return True
+
+    async def _read(self, subject: str) -> Known:
+        stored = await self._values.get(subject)
+        if not stored.sequence:
+            return Known(0, None)
+        try:
+            return Known(stored.sequence, _decoder.decode(stored.payload))
+        except (msgspec.DecodeError, msgspec.ValidationError):
+            return Known(stored.sequence, None)  # of another version: overwritten
+
+
+def _same(stored: Desired, wanted: Desired) -> bool:
+    return msgspec.structs.replace(stored, as_of=Position(0)) == msgspec.structs.replace(wanted, as_of=Position(0))

@@ -22,7 +22,7 @@ MAKEFLAGS += --no-print-directory
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
 
-setup: ## make .venv and install what requirements.lock names (nothing to do when that is so)
+setup: ## make .venv and install what requirements.lock names (once); PYTHON=python3.12 picks one
 	@$(SETUP)
 
 demo: setup ## start a cluster, run a gang and some small jobs on it, show what happened
@@ -79,6 +79,9 @@ define SETUP
 want="$$(pwd) $$(cat requirements.lock pyproject.toml | cksum)"; \
 have="$$(cat $(STAMP) 2>/dev/null || true)"; \
 fits='import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))'; \
+which='import sys; print(sys.version)'; \
+if [ -n "$(PYTHON)" ] && asked="$$("$(PYTHON)" -I -c "$$which" 2>/dev/null)" && \
+    [ "$$asked" != "$$($(BIN)/python -I -c "$$which" 2>/dev/null)" ]; then rm -rf $(VENV); have=; fi; \
 if [ "$$want" = "$$have" ] && $(BIN)/python -I -c '' 2>/dev/null; then exit 0; fi; \
 if [ -n "$$have" ] && [ "$${have% * *}" != "$$(pwd)" ]; then rm -rf $(VENV); fi; \
 if ! $(BIN)/python -I -c "$$fits" 2>/dev/null; then \

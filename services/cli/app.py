@@ -1,15 +1,65 @@
 """The muster command: what it is made of, and its entry."""
 
+import os
+import sys
+from importlib.metadata import version
+from typing import Annotated
+
 import typer
 
-app = typer.Typer(name="muster", no_args_is_help=True, help="Submit jobs to a GPU cluster and follow what becomes of them.")
+from services.cli import cluster, events, fleet, jobs, logs, submit
+from services.cli.failure import EXIT_CODES, ExitCode, Failure, say
+from services.main.local import Fault
+
+app = typer.Typer(
+    name="muster",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=EXIT_CODES,
+)
+
+JOBS, LOOK, RUN = "Jobs", "Looking", "Running a cluster"
+PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+
+app.command(rich_help_panel=JOBS)(submit.submit)
+app.command(rich_help_panel=JOBS, context_settings=PASS_ON)(submit.run)
+for of_jobs in (jobs.jobs, jobs.job, jobs.why, logs.logs, jobs.wait, jobs.cancel):
+    app.command(rich_help_panel=JOBS)(of_jobs)
+for looking in (fleet.nodes, fleet.queues, events.events):
+    app.command(rich_help_panel=LOOK)(looking)
+for running in (cluster.up, cluster.demo, cluster.rebuild, cluster.verify, cluster.serve, cluster.agent):
+    app.command(rich_help_panel=RUN)(running)
+
+
+def _show_version(*, wanted: bool) -> None:
+    if wanted:
+        print(version("musterbook"))
+        raise typer.Exit(ExitCode.OK)
 
 
 @app.callback()
-def muster() -> None:
+def muster(
+    *,
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
     """Submit jobs to a GPU cluster and follow what becomes of them."""
 
 
 def main() -> None:
-    """The command ran; its exit code is the process's."""
-    app()
+    """The command ran; its exit code is the process's. What the user can mend is a message, never a traceback."""
+    try:
+        app()
+    except Failure as failure:
+        failure.show()
+        sys.exit(failure.code)
+    except Fault as fault:
+        say(fault.sentence)
+        if fault.hint:
+            say(f"hint: {fault.hint}")
+        sys.exit(ExitCode.REFUSED)
+    except BrokenPipeError:  # whoever reads our output has had enough of it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(ExitCode.OK)

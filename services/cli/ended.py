@@ -1,0 +1,78 @@
+"""How a job ended, and waiting until it has: what `wait`, `submit --wait` and `run` share."""
+
+import time
+from typing import Any, Final
+
+import httpx
+
+from services.cli.client import Client
+from services.cli.failure import ExitCode, Failure, say
+from services.cli.options import job_path
+from services.main.local import CLOCK
+
+TERMINAL: Final = frozenset({"succeeded", "failed", "cancelled", "timed_out", "rejected"})
+LOOK_FIRST_S: Final = 0.1
+LOOK_LAST_S: Final = 1.0
+OUTAGE_MAX_S: Final = 60.0  # a server that restarts is waited for; one that stays away ends the wait
+CODE_MAX: Final = 255
+
+
+def wait_for(
+    client: Client, job_id: str, *, since: int = 0, timeout_s: float | None = None, tell: bool = False
+) -> dict[str, Any]:
+    """The job's document once it has ended. With `tell`, each change of its state is on stderr.
+
+    `since` is a position that the answers must not be older than: of the submit, so that the job is known.
+
+    Raises: `Failure`, after `timeout_s` with the code for it.
+    """
+    began_s = answered_s = CLOCK.monotonic()
+    pause_s, told = LOOK_FIRST_S, ""
+    while True:
+        try:
+            job = client.get(job_path(job_id), {"min_position": since or None}, thing=job_id)
+        except Failure as failure:
+            if failure.code is not ExitCode.UNREACHABLE or CLOCK.monotonic() - answered_s > OUTAGE_MAX_S:
+                raise
+        else:
+            answered_s = CLOCK.monotonic()
+            told = _tell(job, told) if tell else told
+            if job["state"] in TERMINAL:
+                return job
+        if timeout_s is not None and CLOCK.monotonic() - began_s + pause_s > timeout_s:
+            hint = f"it goes on; wait again with: muster wait {job_id}"
+            raise Failure(job_id, f"has not ended within {timeout_s:g} s", hint=hint, code=ExitCode.TIMEOUT)
+        time.sleep(pause_s)
+        pause_s = min(LOOK_LAST_S, pause_s * 1.3)
+
+
+def _tell(job: dict[str, Any], told: str) -> str:
+    state, code = str(job["state"]), str(job.get("hold_code") or "")
+    line = f"{state} ({code})" if code and state not in TERMINAL else state
+    if line != told:
+        say(f"{job['job_id']}: {line}")
+    return line
+
+
+def exit_code_of(job: dict[str, Any]) -> int:
+    """What a command that waited for the job exits with."""
+    if job["state"] == "succeeded":
+        return ExitCode.OK
+    code = int(job.get("exit_code") or 0)
+    return code if job["state"] == "failed" and 0 < code <= CODE_MAX else ExitCode.ENDED_OTHERWISE
+
+
+def say_end(job: dict[str, Any]) -> None:
+    """On stderr: how it ended, and where to look when that was not well."""
+    job_id, state = job["job_id"], str(job["state"])
+    if state == "succeeded":
+        say(f"{job_id}: succeeded")
+        return
+    code = int(job.get("exit_code") or 0)
+    cause = job.get("cause") or job.get("reason") or ""
+    details = ", ".join(part for part in (f"exit code {code}" if code else "", str(cause).replace("_", " ")) if part)
+    say(f"{job_id}: {state.replace('_', ' ')}" + (f" ({details})" if details else ""))
+    say(f"hint: muster job {job_id} shows what happened, muster logs {job_id} what it printed")
+
+
+BROKEN: Final = (httpx.TransportError,)  # of a stream: go on from where it was

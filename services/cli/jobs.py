@@ -1,0 +1,225 @@
+"""`muster jobs`, `job`, `why`, `wait` and `cancel`: what became of jobs, why they wait, and ending them."""
+
+import json
+from datetime import datetime
+from typing import Annotated, Any, Final
+
+import typer
+
+from services.cli.client import Client
+from services.cli.ended import TERMINAL, exit_code_of, say_end, wait_for
+from services.cli.failure import EXIT_CODES, ExitCode, say
+from services.cli.options import ApiUrl, AsJson, JobIdArgument, connect, job_path
+from services.cli.table import Column, ago, duration, parse_time, print_table
+
+PAGE_MAX: Final = 500
+COLUMNS: Final = (
+    Column("JOB"),
+    Column("NAME", drop=2),
+    Column("TEAM", drop=4),
+    Column("STATE"),
+    Column("GPUS", right=True, drop=1),
+    Column("NODES", right=True, drop=7),
+    Column("SUBMITTED", drop=5),
+    Column("TIME", right=True, drop=6),
+    Column("INFO", drop=3),
+)
+
+
+def jobs(
+    *,
+    state: Annotated[str | None, typer.Option("--state", metavar="STATE", help="Only jobs in this state.")] = None,
+    team: Annotated[str | None, typer.Option("--team", metavar="NAME", help="Only this team's jobs.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All of them, however many; else the newest 50.")] = False,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most so many.")] = 50,
+    as_json: AsJson = False,
+    api_url: ApiUrl = "",
+) -> None:
+    """The jobs, newest first, ended ones too. --json: one document a line."""
+    with connect(api_url) as client:
+        found, more = _listed(client, {"state": state, "team": team}, limit=None if everything else limit)
+        if as_json:
+            for job in found:
+                print(json.dumps(job))
+        else:
+            print_table(COLUMNS, [_row(job, client.now) for job in found])
+        if more:
+            say(f"there are more than these {limit}: --limit N, --all")
+
+
+def _listed(client: Client, filters: dict[str, Any], *, limit: int | None) -> tuple[list[dict[str, Any]], bool]:
+    """The jobs that fit, up to `limit`, and whether there are more."""
+    found: list[dict[str, Any]] = []
+    cursor = None
+    while True:
+        page = PAGE_MAX if limit is None else min(PAGE_MAX, limit - len(found))
+        answer = client.get("/jobs", {**filters, "limit": page, "cursor": cursor}, thing="jobs")
+        found += answer["jobs"]
+        cursor = answer.get("next_cursor")
+        if not cursor or (limit is not None and len(found) >= limit):
+            return found, bool(cursor)
+
+
+def _row(job: dict[str, Any], now: datetime) -> list[str]:
+    return [
+        str(job["job_id"]),
+        str(job["name"]),
+        str(job["team"]),
+        str(job["state"]),
+        str(job["gpus"]),
+        str(job.get("nodes") or ""),
+        ago(job.get("submitted_at"), now),
+        _running_time(job, now),
+        _info(job),
+    ]
+
+
+def _running_time(job: dict[str, Any], now: datetime) -> str:
+    began, ended = parse_time(job.get("started_at")), parse_time(job.get("ended_at"))
+    return duration(((ended or now) - began).total_seconds()) if began else ""
+
+
+def _info(job: dict[str, Any]) -> str:
+    """What matters most now: why it waits, or how it ended."""
+    state = str(job["state"])
+    if state in TERMINAL:
+        code = int(job.get("exit_code") or 0)
+        cause = str(job.get("cause") or "").replace("_", " ")
+        return f"exit code {code}" if code else cause if state != "succeeded" else ""
+    if state in {"placed", "running", "stopping"}:
+        return f"attempt {job['attempt']}" if int(job.get("attempt") or 1) > 1 else ""
+    return str(job.get("hold_code") or "").replace("_", " ")
+
+
+def job(job_id: JobIdArgument, *, as_json: AsJson = False, api_url: ApiUrl = "") -> None:
+    """A job and its timeline from the event log. --json: one document, the job with `timeline`."""
+    with connect(api_url) as client:
+        found = client.get(job_path(job_id), thing=job_id)
+        timeline = client.get(job_path(job_id, "timeline"), thing=job_id)
+        if as_json:
+            print(json.dumps({**found, "timeline": timeline["events"]}))
+            return
+        for name, value in _summary(found, client.now):
+            print(f"{name:<12}{value}")
+        print()
+        print_timeline(timeline["events"])
+
+
+def _summary(job: dict[str, Any], now: datetime) -> list[tuple[str, str]]:
+    """Names and values of the lines at the top, those without a value left out."""
+    command = job.get("spec", {}).get("command") or ()
+    lines = [
+        ("job", str(job["job_id"])),
+        ("name", str(job["name"])),
+        ("team", str(job["team"])),
+        ("state", " ".join(part for part in (str(job["state"]), f"({_info(job)})" if _info(job) else "") if part)),
+        ("gpus", str(job["gpus"])),
+        ("command", " ".join(map(str, command))),
+        ("nodes", ", ".join(map(str, job.get("node_ids") or ()))),
+        ("submitted", ago(job.get("submitted_at"), now)),
+        ("ran", _running_time(job, now)),
+    ]
+    return [(name, value) for name, value in lines if value]
+
+
+def print_timeline(events: list[dict[str, Any]]) -> None:
+    """The events are on stdout, one a line, each with its time since the first."""
+    first = parse_time(events[0]["at"]) if events else None
+    rows = []
+    for event in events:
+        at = parse_time(event["at"])
+        assert first is not None
+        assert at is not None
+        rows.append([f"+{(at - first).total_seconds():.3f}s", str(event["position"]), short_type(event), detail(event)])
+    columns = (
+        Column("AT", right=True),
+        Column("POSITION", right=True, drop=2),
+        Column("EVENT"),
+        Column("DETAIL", drop=1),
+    )
+    print_table(columns, rows)
+
+
+def short_type(event: dict[str, Any]) -> str:
+    """`job.placed` of `musterbook.job.placed.v1`."""
+    return str(event["type"]).removeprefix("musterbook.").rpartition(".v")[0] or str(event["type"])
+
+
+def detail(event: dict[str, Any]) -> str:
+    """What a line has room for of the event's data."""
+    data = event.get("data") or {}
+    parts = [f"{name}={data[name]}" for name in DETAILS if data.get(name) not in {None, "", 0, -1}]
+    shares = data.get("shares")
+    if isinstance(shares, list) and shares:
+        parts.append("on " + ", ".join(str(share["node_id"]) for share in shares))
+    return " ".join(parts)
+
+
+DETAILS: Final = ("run_id", "node_id", "code", "cause", "reason", "exit_code", "rank", "not_before", "message", "by")
+
+
+def why(job_id: JobIdArgument, *, as_json: AsJson = False, api_url: ApiUrl = "") -> None:
+    """Why a job waits, with the numbers, or what became of it. --json: one document."""
+    with connect(api_url) as client:
+        answer = client.get(job_path(job_id, "why"), thing=job_id)
+    if as_json:
+        print(json.dumps(answer))
+        return
+    code = str(answer.get("code") or "")
+    print(f"{job_id} is {answer['state']}" + (f": {code.replace('_', ' ')}" if code else ""))
+    for line in (
+        answer.get("message"),
+        _numbers("needs", answer.get("need")),
+        _numbers("there is", answer.get("have")),
+    ):
+        if line:
+            print(f"  {line}")
+    if answer.get("ahead"):
+        print(f"  jobs ahead of it: {answer['ahead']}")
+    if answer.get("blockers"):
+        print(f"  held by: {', '.join(map(str, answer['blockers']))}")
+    if answer.get("next_action"):
+        print(f"  what to do: {answer['next_action']}")
+
+
+def _numbers(what: str, numbers: dict[str, int] | None) -> str:
+    return f"{what}: " + ", ".join(f"{name.replace('_', ' ')} {n}" for name, n in numbers.items()) if numbers else ""
+
+
+def wait(
+    job_id: JobIdArgument,
+    *,
+    timeout: Annotated[float | None, typer.Option("--timeout", metavar="SECONDS", min=0, help="Longest wait.")] = None,
+    as_json: AsJson = False,
+    api_url: ApiUrl = "",
+) -> None:
+    """Wait until a job has ended and exit as it did. --json: its document, once it has."""
+    with connect(api_url) as client:
+        ended = wait_for(client, job_id, timeout_s=timeout, tell=not as_json)
+    if as_json:
+        print(json.dumps(ended))
+    else:
+        say_end(ended)
+    raise typer.Exit(exit_code_of(ended))
+
+
+wait.__doc__ = f"{wait.__doc__}\n\n{EXIT_CODES}"
+
+
+def cancel(
+    job_id: JobIdArgument,
+    *,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Kept in the log.")] = "",
+    as_json: AsJson = False,
+    api_url: ApiUrl = "",
+) -> None:
+    """End a job: its processes are stopped and its GPUs returned. Without effect on one that has ended."""
+    with connect(api_url) as client:
+        state = str(client.get(job_path(job_id), thing=job_id)["state"])
+        answer = client.post(f"{job_path(job_id)}:cancel", {"reason": reason}, thing=job_id)
+    if as_json:
+        print(json.dumps(answer))
+    if state in TERMINAL:
+        say(f"{job_id}: had already ended ({state.replace('_', ' ')})")
+        raise typer.Exit(ExitCode.OK)
+    say(f"{job_id}: will be stopped; muster wait {job_id} returns when it has")

@@ -1,0 +1,45 @@
+"""Options that several commands share, and the client that they lead to."""
+
+import re
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from services.cli.client import Client, Server
+from services.cli.failure import ExitCode, Failure
+from services.main.local import find_api
+
+ApiUrl = Annotated[
+    str,
+    typer.Option(
+        "--api-url",
+        envvar="MUSTER_API_URL",
+        metavar="URL",
+        help="Where the API is. Default: the cluster started here or in a parent folder, else http://127.0.0.1:8080.",
+        show_default=False,
+    ),
+]
+Team = Annotated[
+    str, typer.Option("--team", envvar="MUSTER_TEAM", metavar="NAME", help="The team that asks.", show_default=True)
+]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON with stable fields instead of text.")]
+JobIdArgument = Annotated[str, typer.Argument(metavar="ID", help="The job's id.", show_default=False)]
+
+TEAM_DEFAULT: Final = "default"
+
+
+def connect(api_url: str) -> Client:
+    """A client of the API at `api_url`, or of the one that is found where the URL is empty."""
+    if api_url and not api_url.startswith(("http://", "https://")):
+        raise Failure("--api-url", f"{api_url!r} is no http:// or https:// address", code=ExitCode.USAGE)
+    found = find_api(Path.cwd())
+    server = Server(api_url.rstrip("/"), "--api-url or MUSTER_API_URL") if api_url else Server(*found)
+    return Client(server)
+
+
+def job_path(job_id: str, part: str = "") -> str:
+    """The address of a job, or of a part of it. Raises `Failure` for what can be no id."""
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", job_id):
+        raise Failure(job_id, "cannot be a job's id", hint="muster jobs lists them", code=ExitCode.USAGE)
+    return f"/jobs/{job_id}/{part}" if part else f"/jobs/{job_id}"

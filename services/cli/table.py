@@ -1,0 +1,88 @@
+"""Tables and times for people: columns that fit the terminal, ids never cut, plain text when piped."""
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+GAP: Final = "  "
+MINUTE_S: Final = 60
+HOUR_S: Final = 3600
+DAY_S: Final = 86400
+STYLES: Final[Mapping[str, str]] = {  # of states, as SGR parameters
+    "running": "32",
+    "succeeded": "32;2",
+    "ready": "32",
+    "failed": "31",
+    "lost": "31",
+    "rejected": "31",
+    "timed_out": "31",
+    "cancelled": "2",
+    "suspect": "33",
+    "stopping": "33",
+    "placed": "36",
+}
+
+
+class Column(NamedTuple):
+    """A column of a table. Those with the highest `drop` go first where the terminal is narrow; 0 stays."""
+
+    title: str
+    drop: int = 0
+    right: bool = False
+
+
+def fit(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:
+    """The cells, header first, padded to their columns, of as many columns as `width` holds; no cell is cut."""
+    table = [[column.title for column in columns], *[list(row) for row in rows]]
+    widths = [max(len(row[i]) for row in table) for i in range(len(columns))]
+    kept = list(range(len(columns)))
+    while sum(widths[i] for i in kept) + len(GAP) * (len(kept) - 1) > width:
+        droppable = [i for i in kept if columns[i].drop]
+        if not droppable:
+            break  # a line longer than the terminal wraps: better than half an id
+        kept.remove(max(droppable, key=lambda i: (columns[i].drop, i)))
+    return [[row[i].rjust(widths[i]) if columns[i].right else row[i].ljust(widths[i]) for i in kept] for row in table]
+
+
+def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+    """The table is on stdout: as wide as the terminal, or with every column when piped."""
+    terminal = sys.stdout.isatty()
+    width = shutil.get_terminal_size().columns if terminal else sys.maxsize
+    colour = terminal and "NO_COLOR" not in os.environ
+    for number, cells in enumerate(fit(columns, rows, width)):
+        if number == 0:
+            print(GAP.join(cells).rstrip())
+        else:
+            print(GAP.join(styled(cell) if colour else cell for cell in cells).rstrip())
+
+
+def styled(cell: str) -> str:
+    """The cell in the colour of the state that it names, if it names one."""
+    style = STYLES.get(cell.strip())
+    return f"\x1b[{style}m{cell}\x1b[0m" if style else cell
+
+
+def parse_time(text: Any) -> datetime | None:  # noqa: ANN401  # a value of a JSON document
+    """The time that a JSON document gives, or None where it gives none."""
+    return datetime.fromisoformat(text) if isinstance(text, str) and text else None
+
+
+def duration(seconds: float) -> str:
+    """A span in its two largest units: 45s, 3m 20s, 2h 05m, 4d 3h."""
+    s = max(0, int(seconds))
+    if s < MINUTE_S:
+        return f"{s}s"
+    if s < HOUR_S:
+        return f"{s // MINUTE_S}m {s % MINUTE_S:02d}s"
+    if s < DAY_S:
+        return f"{s // HOUR_S}h {s % HOUR_S // MINUTE_S:02d}m"
+    return f"{s // DAY_S}d {s % DAY_S // HOUR_S}h"
+
+
+def ago(then: Any, now: datetime) -> str:  # noqa: ANN401  # a value of a JSON document
+    """How long before `now` that was; empty where there is no time."""
+    at = parse_time(then)
+    return f"{duration((now - at).total_seconds())} ago" if at else ""

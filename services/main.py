@@ -1,1 +1,0 @@
-"""Wiring: which parts run together in one process, and with what settings."""

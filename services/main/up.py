@@ -1,0 +1,231 @@
+"""`muster up`: a whole cluster in one data directory, its processes kept running until Ctrl-C, going on where it was."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import httpx
+
+from events.base import NodeId, TeamId
+from events.log.streams import StreamSettings
+from runtime.children import FolderLock
+from runtime.embedded.nats import EmbeddedNats
+from runtime.embedded.ports import RememberedPorts, is_free
+from runtime.embedded.postgres import EmbeddedPostgres
+from runtime.fault import Fault
+from runtime.logging import configure, get_logger
+from runtime.stopping import Stop, run_until_stopped, stop_on_signals
+from runtime.supervise import Change, Notice, Program, Supervisor
+from services.main.found import found_log, migrate
+from services.main.local import CLOCK, forget_api, write_api
+
+logger = get_logger(__name__)
+
+PORT_DEFAULT: Final = 8080
+READY_WITHIN_S: Final = 60.0
+READY_EVERY_S: Final = 0.1
+SERVER_STARTS_MAX: Final = 5  # in a row, of a server that keeps dying
+SERVER_PAUSE_S: Final = 1.0
+SOUND_AFTER_S: Final = 30.0  # having lived this long, a server's next death is a first one again
+AGENT_GRACE_S: Final = 10.0
+GPU_TYPE: Final = "h100"
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What `muster up` was asked for."""
+
+    data_dir: Path
+    nodes: int = 4  # simulated
+    gpus_per_node: int = 8
+    host: str = "127.0.0.1"
+    port: int | None = None  # None: 8080, or a free one where that is taken; 0: a free one
+    teams: tuple[str, ...] = ()  # that may connect to NATS themselves
+
+    @property
+    def node_ids(self) -> tuple[NodeId, ...]:
+        """The names of the simulated nodes."""
+        return tuple(NodeId(f"node-{n}") for n in range(1, self.nodes + 1))
+
+
+def run_up(plan: Plan) -> int:
+    """The exit code of `muster up`, once it was told to stop. Raises `Fault`."""
+    configure(process="up", level="warning")
+    return asyncio.run(_up(plan))
+
+
+async def _up(plan: Plan) -> int:
+    with stop_on_signals() as stop:
+        try:
+            await Up(plan, say).run(stop)
+        except* Fault as faults:
+            raise faults.exceptions[0] from None  # one is enough: the others follow from it
+    return 1 if stop.failed else 0
+
+
+def say(line: str) -> None:
+    """The line is on stdout."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+class Up:
+    """A cluster in a data directory: servers and processes of ours, each brought back when it dies."""
+
+    def __init__(self, plan: Plan, tell: Tell) -> None:
+        self._plan = plan
+        self._tell = tell
+        self._nats = EmbeddedNats(plan.data_dir, agents=plan.node_ids, teams=[TeamId(team) for team in plan.teams])
+        self._postgres = EmbeddedPostgres(plan.data_dir)
+        self._url = ""
+
+    async def run(self, stop: Stop) -> None:
+        """The cluster ran until `stop`; nothing of it is left but ranks of jobs. Raises `Fault`."""
+        plan = self._plan
+        lock = FolderLock(plan.data_dir)
+        lock.take()
+        try:
+            port = self._choose_port()
+            self._url = f"http://{'127.0.0.1' if plan.host == '0.0.0.0' else plan.host}:{port}"  # noqa: S104
+            async with AsyncExitStack() as servers:
+                await self._start_servers(servers)
+                supervisor = Supervisor(
+                    self._programs(port), logs=plan.data_dir / "logs", clock=CLOCK, tell=self._noticed
+                )
+                try:
+                    async with asyncio.TaskGroup() as group:
+                        group.create_task(supervisor.run(stop))
+                        await run_until_stopped(
+                            stop,
+                            self._keep("NATS", self._nats.wait, self._nats.stop, self._nats.start),
+                            self._keep("PostgreSQL", self._postgres.wait, self._postgres.stop, self._postgres.start),
+                            self._announce(stop),
+                        )
+                finally:
+                    forget_api(plan.data_dir)
+        finally:
+            lock.give_back()
+        self._say_stopped()
+
+    def _choose_port(self) -> int:
+        """Where the API will listen: as asked, or a free one, which stays the same from start to start."""
+        plan = self._plan
+        if plan.port is None and is_free(PORT_DEFAULT):
+            return PORT_DEFAULT
+        if plan.port is None:
+            self._tell(f"port {PORT_DEFAULT} is taken: the API gets another one")
+        elif plan.port and not is_free(plan.port):
+            raise Fault("port_taken", f"Port {plan.port} is taken.", "Stop what listens there, or use --port 0.")
+        return plan.port or RememberedPorts(plan.data_dir).choose("api")
+
+    async def _start_servers(self, servers: AsyncExitStack) -> None:
+        """NATS and PostgreSQL run, with the log founded and the tables migrated; `servers` stops them."""
+        servers.push_async_callback(self._postgres.stop)
+        servers.push_async_callback(self._nats.stop)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._nats.start())
+            group.create_task(self._postgres.start())
+        async with asyncio.TaskGroup() as group:
+            group.create_task(found_log(self._nats.login("system"), StreamSettings()))
+            group.create_task(migrate(self._postgres.dsn))
+
+    def _programs(self, port: int) -> list[Program]:
+        """As few processes as use two cores well: deciding, everything in front of it, and one agent a node."""
+        plan = self._plan
+        shared = {
+            "MUSTER_POSTGRES_DSN": self._postgres.dsn,
+            "MUSTER_DATA_DIR": str(plan.data_dir),
+            "MUSTER_HOST": plan.host,
+            "MUSTER_PORT": str(port),
+        }
+        return [
+            Program(name="control", argv=_part("control", "dispatcher"), env=shared | self._login("control")),
+            Program(name="front", argv=_part("gate", "api", "projector"), env=shared | self._login("gate")),
+            *(self._agent(node_id) for node_id in plan.node_ids),
+        ]
+
+    def _agent(self, node_id: NodeId) -> Program:
+        env = {
+            "MUSTER_NODE_ID": node_id,
+            "MUSTER_GPUS": f"simulated:{self._plan.gpus_per_node}:{GPU_TYPE}",
+            "MUSTER_ADDRESS": "127.0.0.1",
+            "MUSTER_HEARTBEAT_EVERY_S": "2",
+            "MUSTER_DATA_DIR": str(self._plan.data_dir / "nodes" / node_id),
+        }
+        argv = (sys.executable, "-I", "-m", "agent")
+        return Program(name=node_id, argv=argv, env=env | self._login(f"agent-{node_id}"), grace_s=AGENT_GRACE_S)
+
+    def _login(self, user: str) -> dict[str, str]:
+        login = self._nats.login(user)
+        return {
+            "MUSTER_NATS_URLS": ",".join(login.urls),
+            "MUSTER_NATS_USER": login.user,
+            "MUSTER_NATS_PASSWORD": login.password,
+        }
+
+    async def _keep(
+        self,
+        name: str,
+        wait: Callable[[], Awaitable[int]],
+        stop: Callable[[], Awaitable[None]],
+        start: Callable[[], Awaitable[None]],
+    ) -> None:
+        """Never returns: the server is brought back each time it dies. Raises `Fault` when it does not come back."""
+        deaths = 0
+        while True:
+            began_s = CLOCK.monotonic()
+            code = await wait()
+            deaths = 1 if CLOCK.monotonic() - began_s > SOUND_AFTER_S else deaths + 1
+            self._tell(f"{name} died ({_how(code)}): starting it again")
+            if deaths > SERVER_STARTS_MAX:
+                raise Fault("server_dies", f"{name} died {deaths} times in a row.", f"See {self._plan.data_dir}/logs.")
+            await stop()
+            await start()
+
+    async def _announce(self, stop: Stop) -> None:
+        """Commands find the API, and the user is told where it is, once it is ready."""
+        within_s = CLOCK.monotonic() + READY_WITHIN_S
+        async with httpx.AsyncClient(base_url=self._url, timeout=2.0, trust_env=False) as client:
+            while not await _ready(client):
+                if CLOCK.monotonic() > within_s:
+                    self._tell(
+                        f"muster: the API is not ready after {READY_WITHIN_S:g} s; see {self._plan.data_dir}/logs"
+                    )
+                    stop.fail("not_ready")
+                    return
+                await asyncio.sleep(READY_EVERY_S)
+        write_api(self._plan.data_dir, self._url)
+        plan = self._plan
+        gpus = f"{plan.nodes} simulated nodes with {plan.gpus_per_node} GPUs each" if plan.nodes else "no nodes"
+        self._tell(f"API   {self._url}   docs {self._url}/docs   logs {plan.data_dir}/logs")
+        self._tell(f"ready: {gpus}; Ctrl-C ends the cluster, running jobs live on and are adopted by the next start")
+
+    def _noticed(self, notice: Notice) -> None:
+        if notice.change is Change.DIED and notice.exit_code is not None:
+            log = self._plan.data_dir / "logs" / f"{notice.name}.log"
+            self._tell(f"{notice.name} died ({_how(notice.exit_code)}): starting it again; its log is {log}")
+
+    def _say_stopped(self) -> None:
+        self._tell("stopped: processes of running jobs live on until the next start; cancel jobs first to end them")
+
+
+def _part(*names: str) -> Sequence[str]:
+    return (sys.executable, "-I", "-m", "services.main", *names)
+
+
+def _how(exit_code: int) -> str:
+    return f"signal {signal.Signals(-exit_code).name}" if exit_code < 0 else f"exit code {exit_code}"
+
+
+async def _ready(client: httpx.AsyncClient) -> bool:
+    try:
+        return (await client.get("/readyz")).is_success
+    except httpx.TransportError:
+        return False

@@ -1,0 +1,1 @@
+"""A real cluster, driven by the muster command as its users do."""

@@ -1,0 +1,1 @@
+"""Tests of how processes are wired together."""

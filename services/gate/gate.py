@@ -16,7 +16,7 @@ from events.log.port import Log, Unknown
 from events.subjects import family_subject
 from runtime.clock import Clock
 from runtime.logging import get_logger
-from services.gate.lane import NO_ANSWER, Lane
+from services.gate.lane import NO_ANSWER, WAITING_MAX, Lane
 from services.gate.names import KEY_MAX, is_job_id, job_id_for, name_problem, near_name, shown
 from services.gate.reports import invalid, problem_of
 from services.gate.spec import checked, request_hash
@@ -35,11 +35,11 @@ class Gate:
     `run` must be running; `open_gate` sees to it.
     """
 
-    def __init__(self, log: Log, clock: Clock) -> None:
+    def __init__(self, log: Log, clock: Clock, *, waiting_max: int = WAITING_MAX) -> None:
         self._log = log
         self._clock = clock
-        self._asks = Lane(log, clock)
-        self._reports = Lane(log, clock)  # of its own, so that repeated submissions never delay a release
+        self._asks = Lane(log, clock, waiting_max=waiting_max)
+        self._reports = Lane(log, clock, waiting_max=waiting_max)  # of its own, so that repeated submissions never delay a release
         self._reported: OrderedDict[bytes, Position] = OrderedDict()
 
     async def run(self) -> None:
@@ -124,9 +124,9 @@ class Gate:
 
 
 @asynccontextmanager
-async def open_gate(log: Log, clock: Clock) -> AsyncIterator[Gate]:
-    """A gate that runs until the block is left."""
-    gate = Gate(log, clock)
+async def open_gate(log: Log, clock: Clock, *, waiting_max: int = WAITING_MAX) -> AsyncIterator[Gate]:
+    """A gate that runs until the block is left. At most `waiting_max` facts wait in each of its two lanes."""
+    gate = Gate(log, clock, waiting_max=waiting_max)
     async with asyncio.TaskGroup() as group:
         running = group.create_task(gate.run())
         try:

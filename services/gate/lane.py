@@ -79,9 +79,10 @@ class Entry:
 class Lane:
     """Collects facts while an append is in flight; the next append takes all that came meanwhile."""
 
-    def __init__(self, log: Log, clock: Clock) -> None:
+    def __init__(self, log: Log, clock: Clock, *, waiting_max: int = WAITING_MAX) -> None:
         self._log = log
         self._clock = clock
+        self._waiting_max = waiting_max
         self._waiting: deque[Entry] = deque()
         self._waiting_facts = 0
         self._waiting_bytes = 0
@@ -95,7 +96,7 @@ class Lane:
         if not self._open:
             return STOPPING
         facts_ahead, bytes_ahead = self._waiting_facts + len(facts), self._waiting_bytes + size
-        if facts_ahead > WAITING_MAX or bytes_ahead > WAITING_BYTES_MAX:
+        if facts_ahead > self._waiting_max or bytes_ahead > WAITING_BYTES_MAX:
             return BUSY
         entry = Entry(facts, size)
         self._waiting.append(entry)

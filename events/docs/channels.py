@@ -1,0 +1,206 @@
+"""Where everything travels: each channel of a cell with its subject, what it carries, and who may write and read it."""
+
+from typing import Any, Final, NamedTuple
+
+from events import fleet, head, job, node, policy
+from events.ask import Answer, Ask, Report, Why, WhyAsk
+from events.base import Event, Family
+from events.codec import TYPES
+from events.desired import Desired, Heartbeat
+from events.docs.source import says
+from events.subjects import CELL_DEFAULT, DESIRED_STREAM, HEARTBEATS_STREAM, LOGS_STREAM, Subjects, events_stream
+
+GATE_QUEUE: Final = "gate"
+
+# What stands in a subject.
+PARAMETERS: Final = {
+    "cell": "A cluster that shares nothing with others",
+    "team": "Who asks",
+    "job_id": "A job: `j` and 13 characters, from its team and idempotency key",
+    "node_id": "A node",
+    "run_id": "An attempt of a job: `<job>-<attempt>`",
+    "rank": "A process of the run, from 0",
+    "name": "A node, or a control plane by its instance",
+}
+
+
+class Stream(NamedTuple):
+    """A JetStream stream of a cell."""
+
+    name: str
+    subjects: str
+    keeps: str
+    settings: dict[str, Any]
+
+
+EVENTS: Final = Stream(
+    events_stream(1),
+    "muster.{cell}.ev.>",
+    "everything, for ever; the first of the chapters that the log is a row of",
+    {"storage": "file", "allow_atomic": True, "allow_direct": True, "deny_delete": True, "deny_purge": True},
+)
+HEARTBEATS: Final = Stream(
+    HEARTBEATS_STREAM,
+    "muster.{cell}.hb.*",
+    "the last few of each node, in memory",
+    {"storage": "memory"},
+)
+DESIRED: Final = Stream(
+    DESIRED_STREAM,
+    "muster.{cell}.desired.*",
+    "the last of each node",
+    {"storage": "file", "max_msgs_per_subject": 1, "allow_direct": True},
+)
+LOGS: Final = Stream(
+    LOGS_STREAM,
+    "muster.{cell}.log.>",
+    "the output of ranks, bounded by size and age",
+    {"storage": "file"},
+)
+STREAMS: Final = (EVENTS, HEARTBEATS, DESIRED, LOGS)
+
+
+class Channel(NamedTuple):
+    """A kind of subject. `carries` are events, or the one type of its messages; none: bytes."""
+
+    name: str  # in the AsyncAPI document
+    subject: str  # with {parameters}
+    says: str
+    written: str
+    read: str
+    carries: tuple[type[Event], ...] | Any
+    schema: str = ""  # file name in docs/schemas/, for what is no event
+    answer: str = ""  # the schema of the answer, where messages are requests
+    queue: str = ""  # the queue group that shares its messages
+    stream: Stream | None = None
+    sends: bool = True  # whether Musterbook sends here; else it receives
+
+
+FAMILY_MODULES: Final = {"intake": job, "job": job, "node": node, "fleet": fleet, "head": head, "policy": policy}
+WRITERS: Final = {"gate": "the gate", "control": "the control plane"}
+
+
+def families() -> list[Family]:
+    """All families, in the order of the types."""
+    return list(dict.fromkeys(cls.family for cls in TYPES))
+
+
+def types_of(family: Family) -> tuple[type[Event], ...]:
+    """The event types of a family."""
+    return tuple(cls for cls in TYPES if cls.family == family)
+
+
+def family_subject_form(family: Family) -> str:
+    """The subject of a family, with its tokens as parameters."""
+    return ".".join(["muster.{cell}.ev", family.name, *(f"{{{token}}}" for token in family.tokens)])
+
+
+def _family_channel(family: Family) -> Channel:
+    teams = ", and programs of that team" if "team" in family.tokens else ""
+    return Channel(
+        name=family.name,
+        subject=family_subject_form(family),
+        says=says(FAMILY_MODULES[family.name]),
+        written=WRITERS[family.writer],
+        read=f"control plane, gate, dispatcher, projector, verifiers{teams}",
+        carries=types_of(family),
+        stream=EVENTS,
+    )
+
+
+def _form(subject: str) -> str:
+    """A subject of the default cell, as the form for every cell."""
+    return subject.replace(f"muster.{CELL_DEFAULT}.", "muster.{cell}.").replace(".*", ".{}")
+
+
+_S: Final = Subjects()
+OTHERS: Final = (
+    Channel(
+        name="ask",
+        subject=_form(_S.asks).format("{team}", cell="{cell}"),
+        says="A team asks; the gate checks, writes and answers once it is in the log. Ask again when no answer came.",
+        written="programs of that team",
+        read="the gate",
+        carries=Ask,
+        schema="ask",
+        answer="answer",
+        queue=GATE_QUEUE,
+        sends=False,
+    ),
+    Channel(
+        name="report",
+        subject=_form(_S.reports).format("{node_id}", cell="{cell}"),
+        says="An agent says what it saw; the gate writes it as facts and answers once they are in the log.",
+        written="the agent of that node",
+        read="the gate",
+        carries=Report,
+        schema="report",
+        answer="answer",
+        queue=GATE_QUEUE,
+        sends=False,
+    ),
+    Channel(
+        name="heartbeat",
+        subject=_form(_S.heartbeats).format("{name}", cell="{cell}"),
+        says="An agent, or a control plane, is there.",
+        written="the agent of that node; control planes, each for itself",
+        read="the control plane",
+        carries=Heartbeat,
+        schema="heartbeat",
+        stream=HEARTBEATS,
+        sends=False,
+    ),
+    Channel(
+        name="desired",
+        subject="muster.{cell}.desired.{node_id}",
+        says="What a node should run. The last message counts: a subscription is a hint, a direct get of it the truth.",
+        written="the dispatcher",
+        read="the agent of that node",
+        carries=Desired,
+        schema="desired",
+        stream=DESIRED,
+    ),
+    Channel(
+        name="log",
+        subject="muster.{cell}.log.{node_id}.{job_id}.{run_id}.{rank}",
+        says="The output of a rank, as bytes.",
+        written="the agent of that node",
+        read="gate and API",
+        carries=None,
+        stream=LOGS,
+        sends=False,
+    ),
+    Channel(
+        name="moved",
+        subject=_form(_S.moved),
+        says="The log has moved: the position after a commit. A hint to read on, never more.",
+        written="the control plane, the gate",
+        read="whoever follows the log",
+        carries=None,
+    ),
+    Channel(
+        name="why",
+        subject=_form(_S.why),
+        says="Why a job waits, or what became of it. Any control plane answers from its fold and says its position.",
+        written="the gate and the API",
+        read="control planes",
+        carries=WhyAsk,
+        schema="why_ask",
+        answer="why",
+        queue="why",
+        sends=False,
+    ),
+)
+
+CHANNELS: Final = (*(_family_channel(family) for family in families()), *OTHERS)
+
+# Types that travel as they are, without an envelope, by the name of their schema.
+BARE: Final[dict[str, Any]] = {
+    "ask": Ask,
+    "report": Report,
+    "answer": Answer,
+    "desired": Desired,
+    "heartbeat": Heartbeat,
+    "why_ask": WhyAsk,
+    "why": Why,
+}

@@ -43,6 +43,10 @@ class LogReader:
             return None
         return await self._one({"seq": sequence_of(position)})
 
+    async def first(self, subject: str) -> Recorded | None:
+        """See `port.Reader`."""
+        return await self._one({"seq": 1, "next_by_subj": self.subjects.events_prefix + subject})
+
     async def last(self, subject: str) -> Recorded | None:
         """See `port.Reader`."""
         return await self._one({"last_by_subj": self.subjects.events_prefix + subject})

@@ -25,6 +25,7 @@ class MemoryLog:
         self._clock = clock
         self._pen = Pen(self.subjects, self.codec, source)
         self._records: list[Recorded] = []
+        self._firsts: dict[str, int] = {}  # subject -> sequence of its first record
         self._lasts: dict[str, int] = {}  # subject -> sequence of its last record
         self._batches = 0
         self._moved = asyncio.Event()
@@ -64,6 +65,11 @@ class MemoryLog:
         known = position_of(CHAPTER, 1) <= position <= position_of(CHAPTER, len(self._records))
         return self._records[sequence - 1] if known else None
 
+    async def first(self, subject: str) -> Recorded | None:
+        """See `port.Reader`."""
+        sequence = self._firsts.get(self.subjects.events_prefix + subject)
+        return self._records[sequence - 1] if sequence else None
+
     async def last(self, subject: str) -> Recorded | None:
         """See `port.Reader`."""
         sequence = self._lasts.get(self.subjects.events_prefix + subject)
@@ -90,6 +96,7 @@ class MemoryLog:
             event, identity = self.codec.decode(subject, writing.payload)
             sequence = len(self._records) + 1
             self._records.append(Recorded(event, position_of(CHAPTER, sequence), at, identity, subject))
+            self._firsts.setdefault(writing.subject, sequence)
             self._lasts[writing.subject] = sequence
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()

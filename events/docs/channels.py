@@ -8,6 +8,7 @@ from events.base import Event, Family
 from events.codec import TYPES
 from events.desired import Desired, Heartbeat
 from events.docs.source import says
+from events.log.streams import LEASE_STREAM, StreamSettings, wanted
 from events.subjects import CELL_DEFAULT, DESIRED_STREAM, HEARTBEATS_STREAM, LOGS_STREAM, Subjects, events_stream
 
 GATE_QUEUE: Final = "gate"
@@ -30,34 +31,38 @@ class Stream(NamedTuple):
     name: str
     subjects: str
     keeps: str
-    settings: dict[str, Any]
+    settings: dict[str, Any]  # as the JetStream API names them, without the number of replicas
 
 
-EVENTS: Final = Stream(
-    events_stream(1),
-    "muster.{cell}.ev.>",
-    "everything, for ever; the first of the chapters that the log is a row of",
-    {"storage": "file", "allow_atomic": True, "allow_direct": True, "deny_delete": True, "deny_purge": True},
-)
-HEARTBEATS: Final = Stream(
-    HEARTBEATS_STREAM,
-    "muster.{cell}.hb.*",
-    "the last few of each node, in memory",
-    {"storage": "memory"},
-)
-DESIRED: Final = Stream(
-    DESIRED_STREAM,
-    "muster.{cell}.desired.*",
-    "the last of each node",
-    {"storage": "file", "max_msgs_per_subject": 1, "allow_direct": True},
-)
-LOGS: Final = Stream(
-    LOGS_STREAM,
-    "muster.{cell}.log.>",
-    "the output of ranks, bounded by size and age",
-    {"storage": "file"},
-)
-STREAMS: Final = (EVENTS, HEARTBEATS, DESIRED, LOGS)
+_KEEPS: Final = {
+    events_stream(1): "everything, for ever: the first chapter of the log",
+    HEARTBEATS_STREAM: "the last few beats of each node and control plane, in memory",
+    DESIRED_STREAM: "the last desired state of each node",
+    LOGS_STREAM: "the output of ranks; the oldest goes first",
+    LEASE_STREAM: "who should try to lead: a hint, the key-value bucket of the control planes",
+}
+
+
+def _streams() -> dict[str, Stream]:
+    configs = wanted(StreamSettings(cell="{cell}", replicas=3))
+    told = {"name", "subjects", "num_replicas"}
+    return {
+        config["name"]: Stream(
+            config["name"],
+            ", ".join(config["subjects"]),
+            _KEEPS[config["name"]],
+            {key: value for key, value in config.items() if key not in told},
+        )
+        for config in configs
+    }
+
+
+_BY_NAME: Final = _streams()
+STREAMS: Final = tuple(_BY_NAME.values())
+EVENTS: Final = _BY_NAME[events_stream(1)]
+HEARTBEATS: Final = _BY_NAME[HEARTBEATS_STREAM]
+DESIRED: Final = _BY_NAME[DESIRED_STREAM]
+LOGS: Final = _BY_NAME[LOGS_STREAM]
 
 
 class Channel(NamedTuple):

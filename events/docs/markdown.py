@@ -81,7 +81,12 @@ def _subjects() -> Iterator[str]:
 
 
 def _streams() -> Iterator[str]:
-    yield from ("## Streams", "")
+    yield from (
+        "## Streams",
+        "",
+        "One replica each in an embedded server, three in a cluster. Ages are in nanoseconds.",
+        "",
+    )
     yield from _table(
         ("Stream", "Subjects", "Keeps", "Settings"),
         (

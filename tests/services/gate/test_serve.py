@@ -1,0 +1,187 @@
+"""The gate over a real server: who speaks is said by the subject, and the server lets nobody speak as another."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import nats.errors
+import pytest
+
+from events.ask import Accepted, Answer, Cancel, RefusalCode, Refused, Report, Submit
+from events.base import GpuUuid, NodeId, TeamId
+from events.job import JobSubmitted
+from events.log.append import JetStreamLog
+from events.log.streams import StreamSettings, found
+from events.node import NodeJoined
+from events.subjects import Subjects
+from runtime.clock import SystemClock
+from runtime.embedded.nats import EmbeddedNats
+from runtime.embedded.principals import agent_user, team_user
+from runtime.nats import Connection, connect
+from services.gate.gate import Gate, open_gate
+from services.gate.serve import serve
+
+RED, BLUE, NODE = TeamId("red"), TeamId("blue"), NodeId("node-1")
+SUBJECTS = Subjects()
+SPEC: dict[str, Any] = {"name": "train", "command": ["python", "train.py"], "gpus": 8}
+CLOCK = SystemClock()
+
+
+class Cell:
+    """A gate that is served, its log, and connections to ask it by."""
+
+    def __init__(self, server: EmbeddedNats, log: JetStreamLog, gate: Gate) -> None:
+        self.server = server
+        self.log = log
+        self.gate = gate
+        self._connections: dict[str, Connection] = {}
+
+    async def connection(self, user: str) -> Connection:
+        """A connection of this user's."""
+        if user not in self._connections:
+            self._connections[user] = await connect(self.server.login(user), name=user)
+        return self._connections[user]
+
+    async def ask(self, user: str, subject: str, payload: bytes, *, within_s: float = 10.0) -> Answer:
+        """What is answered to bytes that a user sends to a subject."""
+        reply = await (await self.connection(user)).request(subject, payload, timeout=within_s)
+        answer: Answer = msgspec.json.decode(reply.data, type=Answer)
+        return answer
+
+    async def close(self) -> None:
+        """All connections are closed."""
+        for connection in self._connections.values():
+            await connection.close()
+
+
+@pytest.fixture
+async def cell(nats_server: EmbeddedNats, nats_connection: Connection) -> AsyncIterator[Cell]:
+    """A founded cell with one gate that answers, with the rights of a gate."""
+    await found(nats_connection, StreamSettings())
+    connection = await connect(nats_server.login("gate"), name="gate")
+    log = JetStreamLog(connection)
+    async with open_gate(log, CLOCK) as gate, serve(gate, connection, SUBJECTS):
+        cell = Cell(nats_server, log, gate)
+        yield cell
+        await cell.close()
+    await connection.close()
+
+
+def submit(key: str = "k", **changed: Any) -> bytes:
+    """The bytes of an ask."""
+    return msgspec.json.encode(Submit(key=key, spec=SPEC | changed))
+
+
+def joining(node_id: NodeId = NODE) -> bytes:
+    """The bytes of a report."""
+    joined = NodeJoined(
+        at=CLOCK.now(), node_id=node_id, boot_id="b", instance="i", gpu_type="h100", gpu_uuids=(GpuUuid("GPU-1"),),
+        address="127.0.0.1", port_base=20_000,
+    )  # fmt: skip
+    return msgspec.json.encode(Report(instance="i", reports=(joined,)))
+
+
+async def test_a_team_asks_and_an_agent_reports(cell: Cell) -> None:
+    """Across accounts, and the record says who it was."""
+    asked = await cell.ask(team_user(RED), SUBJECTS.ask(RED), submit())
+    assert isinstance(asked, Accepted)
+    recorded = await cell.log.read(asked.position)
+    assert recorded is not None
+    assert isinstance(recorded.event, JobSubmitted)
+    assert (recorded.event.team, recorded.event.by) == (RED, "team:red")
+
+    cancelled = await cell.ask(team_user(RED), SUBJECTS.ask(RED), msgspec.json.encode(Cancel(job_id=asked.job_id)))
+    assert isinstance(cancelled, Accepted)
+    reported = await cell.ask(agent_user(NODE), SUBJECTS.report(NODE), joining())
+    assert isinstance(reported, Accepted)
+    assert reported.position == cancelled.position + 1
+
+
+async def test_a_hundred_asks_with_one_key_are_one_job(cell: Cell) -> None:
+    """Against a real server too; distinct keys each get their own."""
+    before = await cell.log.end()
+    one = [cell.ask(team_user(RED), SUBJECTS.ask(RED), submit()) for _ in range(100)]
+    many = [cell.ask(team_user(RED), SUBJECTS.ask(RED), submit(f"k{n}")) for n in range(100)]
+    answers = await asyncio.gather(*one, *many)
+    assert all(isinstance(answer, Accepted) for answer in answers)
+    assert len({answer.job_id for answer in answers[:100]}) == 1
+    assert len({answer.job_id for answer in answers}) == 101
+    assert await cell.log.end() == before + 101
+
+
+async def test_a_gate_that_knows_nothing_finds_repeats_and_conflicts(cell: Cell) -> None:
+    """Among many that are new, each in one append."""
+    asks = [Submit(key=f"k{n}", spec=SPEC) for n in range(100)]
+    await cell.gate.submit_many(RED, asks[:10], "user:ada")
+    async with open_gate(cell.log, CLOCK) as second:
+        changed = Submit(key="k0", spec=SPEC | {"gpus": 1})
+        answers = await second.submit_many(RED, [changed, *asks[1:]], "user:ada")
+    assert isinstance(answers[0], Refused)
+    assert answers[0].code is RefusalCode.CONFLICT
+    assert [answer.repeated for answer in answers[1:] if isinstance(answer, Accepted)] == [True] * 9 + [False] * 90
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"", b"{", b"null", b"[]", b'{"ask":"submit"}', b'{"ask":"destroy"}', b"\xff\xfe", b"[" * 100_000,
+        b'{"ask":"submit","key":"k","spec":{},"extra":1}', b'{"ask":"submit","key":1,"spec":{}}',
+        submit(gpus=0), submit(junk=1), submit(env={"A": "x" * 200_000}),
+    ],
+)  # fmt: skip
+async def test_what_is_no_ask_is_refused_and_leaves_no_trace(cell: Cell, payload: bytes) -> None:
+    """Whatever bytes come, there is an answer."""
+    before = await cell.log.end()
+    answer = await cell.ask(team_user(RED), SUBJECTS.ask(RED), payload)
+    assert isinstance(answer, Refused)
+    assert answer.code in {RefusalCode.INVALID, RefusalCode.TOO_LARGE}
+    assert await cell.log.end() == before
+
+
+@pytest.mark.parametrize(
+    "payload", [b"", b"{", b"[" * 100_000, b'{"instance":"i","reports":[{"type":"x"}]}', b'{"instance":"i"}']
+)
+async def test_what_is_no_report_is_refused_and_leaves_no_trace(cell: Cell, payload: bytes) -> None:
+    """An event that is not an agent's included."""
+    before = await cell.log.end()
+    answer = await cell.ask(agent_user(NODE), SUBJECTS.report(NODE), payload)
+    assert isinstance(answer, Refused)
+    assert answer.code is RefusalCode.INVALID
+    assert await cell.log.end() == before
+
+
+async def test_nobody_speaks_as_another(cell: Cell) -> None:
+    """The server refuses other teams' and nodes' subjects, the gate a forged node id on the own one."""
+    before = await cell.log.end()
+    for user, subject in [
+        (team_user(RED), SUBJECTS.ask(BLUE)),
+        (team_user(RED), SUBJECTS.report(NODE)),
+        (agent_user(NODE), SUBJECTS.report(NodeId("node-2"))),
+        (agent_user(NODE), SUBJECTS.ask(RED)),
+    ]:
+        with pytest.raises(nats.errors.Error):
+            await cell.ask(user, subject, submit(), within_s=0.3)
+    forged = await cell.ask(agent_user(NODE), SUBJECTS.report(NODE), joining(NodeId("node-2")))
+    assert isinstance(forged, Refused)
+    assert forged.code is RefusalCode.FORBIDDEN
+    assert await cell.log.end() == before
+
+
+async def test_a_server_that_does_not_answer_means_unknown_and_the_same_key_finds_out(cell: Cell) -> None:
+    """No answer is no refusal: what was asked once is there once."""
+    accepted = await cell.gate.submit(RED, Submit(key="before", spec=SPEC), "user:ada")
+    assert isinstance(accepted, Accepted)
+    assert cell.server.pid is not None
+    os.kill(cell.server.pid, signal.SIGSTOP)
+    try:
+        answer = await cell.gate.submit(RED, Submit(key="k", spec=SPEC), "user:ada")
+    finally:
+        os.kill(cell.server.pid, signal.SIGCONT)
+    assert isinstance(answer, Refused)
+    assert answer.code is RefusalCode.UNKNOWN
+    again = await cell.gate.submit(RED, Submit(key="k", spec=SPEC), "user:ada")
+    assert isinstance(again, Accepted)
+    assert await cell.log.end() == again.position == accepted.position + 1

@@ -19,6 +19,14 @@ TRY_EVERY_S: Final = 0.2
 POOL_MAX: Final = 8
 STATEMENT_MAX_S: Final = 30.0  # the server gives up on a longer one; a rebuild sets its own
 LOCK_WAIT_MAX_S: Final = 10.0
+AWAY: Final = (  # what a reader meets while the server is down, starting, stopping or too busy
+    OSError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.InterfaceError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.InsufficientResourcesError,
+)
+ABSENT: Final = (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError)  # the tables are not made yet
 UNREACHABLE: Final = (OSError, asyncpg.CannotConnectNowError, asyncpg.TooManyConnectionsError)
 
 

@@ -4,7 +4,7 @@ The ranks of a gang meet on the node of its first share, at the port of that sha
 alone, so no two runs of a node ever meet at one port.
 """
 
-from events.base import NodeId, RunId
+from events.base import NodeId, RunId, SlotMask
 from events.desired import Desired, DesiredShare, Order
 from events.job import JobSpec, Ranks
 from projections.cluster.state import Cluster, Node, NodeState, Run
@@ -38,7 +38,7 @@ def _share(cluster: Cluster, node: Node, run_id: RunId) -> DesiredShare:
         attempt=run.attempt,
         order=Order.RUN if run.stopping is None else Order.STOP,
         cause=run.stopping,
-        slots=slots,
+        slots=SlotMask(slots),
         gpu_uuids=tuple(uuid for slot, uuid in enumerate(node.uuids) if placed >> slot & 1),
         node_rank=index,
         nodes=len(run.shares),

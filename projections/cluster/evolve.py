@@ -200,7 +200,8 @@ def _found_clean(cluster: Cluster, e: GpusFoundClean, recorded: Recorded) -> Non
     if node is None or node.state is NodeState.LOST:
         return
     pool = node.pool | (node.mask(e.gpu_uuids) & node.present)
-    owed = {run_id: slots for run_id, slots in node.owed.items() if slots & ~pool}
+    unclean = node.present & ~pool  # a GPU that the node has no more holds nothing
+    owed = {run_id: slots for run_id, slots in node.owed.items() if slots & unclean}
     put_node(cluster, replace(node, pool=pool, owed=owed))
     for run_id in node.owed.keys() - owed.keys() & cluster.runs.keys():
         run = cluster.runs[run_id]

@@ -164,7 +164,7 @@ class Buckets(Generic[K]):
             del self._lists[key]
             self._own.discard(key)
 
-    def keys(self) -> list[K]:
+    def groups(self) -> list[K]:
         """The buckets that are not empty; in no promised order."""
         return list(self._lists)
 

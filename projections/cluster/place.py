@@ -26,7 +26,7 @@ def place(cluster: Cluster, shape: Shape) -> tuple[NodeShare, ...] | Misfit:
     goes to the fullest node that holds it; a larger one takes whole empty nodes of one size, and its remainder the
     fullest node that holds that. `nodes` x `gpus_per_node` goes to the fullest nodes that hold a share each.
     """
-    pools = sorted(cluster.pools.keys(), key=_fullest_first)
+    pools = sorted(cluster.pools.groups(), key=_fullest_first)
     for gpu_type in shape.gpu_types or sorted({pool.gpu_type for pool in pools}):
         of_type = [pool for pool in pools if pool.gpu_type == gpu_type]
         picked = _pick(cluster, shape, of_type)
@@ -95,7 +95,7 @@ def _share(cluster: Cluster, node_id: NodeId, gpus: int) -> NodeShare:
     for _ in range(gpus):  # the lowest free slots
         lowest = free & -free
         slots |= lowest
-        free = SlotMask(free ^ lowest)
+        free ^= lowest
     return NodeShare(node_id, node.epoch, SlotMask(slots))
 
 

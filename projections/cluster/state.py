@@ -18,7 +18,6 @@ from events.base import (
     NodeId,
     Position,
     RunId,
-    SlotMask,
     TeamId,
 )
 from events.job import HoldCode, JobSpec, NodeShare, OnLost, Priority, StopCause
@@ -31,6 +30,7 @@ PRIORITY_RANK: Final = {Priority.URGENT: 0, Priority.HIGH: 1, Priority.NORMAL: 2
 NO_POLICY: Final = PolicySet(at=datetime.fromisoformat("1970-01-01T00:00:00+00:00"))
 
 OrderKey = tuple[float, ...]
+Slots = int  # bit n is slot n; 0 is none, which no message may carry
 
 
 class NodeState(StrEnum):
@@ -69,10 +69,10 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     address: str = ""
     port_base: int = 0
     uuids: tuple[GpuUuid, ...] = ()  # slot n has uuids[n], for ever
-    present: SlotMask = SlotMask(0)  # slots whose GPU the present life has
-    pool: SlotMask = SlotMask(0)  # of those, found clean in this life
-    held: dict[RunId, SlotMask] = {}  # by runs of this life; never changed in place
-    owed: dict[RunId, SlotMask] = {}  # slots of runs of earlier lives that were not found clean yet; likewise
+    present: Slots = 0  # slots whose GPU the present life has
+    pool: Slots = 0  # of those, found clean in this life
+    held: dict[RunId, Slots] = {}  # by runs of this life; never changed in place
+    owed: dict[RunId, Slots] = {}  # slots of runs of earlier lives that were not found clean yet; likewise
 
     @property
     def size(self) -> int:
@@ -80,26 +80,26 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
         return self.present.bit_count()
 
     @property
-    def free(self) -> SlotMask:
+    def free(self) -> Slots:
         """The slots that may be given away."""
         mask = self.pool
         for slots in self.held.values():
-            mask = SlotMask(mask & ~slots)
+            mask = mask & ~slots
         return mask
 
-    def mask(self, uuids: tuple[GpuUuid, ...]) -> SlotMask:
+    def mask(self, uuids: tuple[GpuUuid, ...]) -> Slots:
         """The slots of some GPUs; those never seen here have none."""
         slots = {uuid: slot for slot, uuid in enumerate(self.uuids)}
-        return SlotMask(sum(1 << slots[uuid] for uuid in set(uuids) if uuid in slots))
+        return sum(1 << slots[uuid] for uuid in set(uuids) if uuid in slots)
 
     def losing(self) -> "Node":
         """The node without its runs and its GPUs."""
         owed = {**self.owed, **self.held}
-        return msgspec.structs.replace(self, state=NodeState.LOST, pool=SlotMask(0), held={}, owed=owed)
+        return msgspec.structs.replace(self, state=NodeState.LOST, pool=0, held={}, owed=owed)
 
-    def freeing(self, run_id: RunId, slots: SlotMask) -> "Node":
+    def freeing(self, run_id: RunId, slots: Slots) -> "Node":
         """The node with those of `slots` free that the run holds, and no others."""
-        kept = SlotMask(self.held.get(run_id, 0) & ~slots)
+        kept = self.held.get(run_id, 0) & ~slots
         held = {run: mask for run, mask in self.held.items() if run != run_id}
         return msgspec.structs.replace(self, held={**held, run_id: kept} if kept else held)
 

@@ -83,8 +83,9 @@ def _outcome(run: Run, job: Job, tick: Tick) -> Event:
     """What the end of a run means for its job."""
     ids = tick.of_run(run, job)
     cause = run.stopping or _cause(run, job)
-    if cause is None:
+    if cause is None and run.ended == run.all:
         return JobSucceeded(**ids)
+    cause = cause or StopCause.NODE_LOST  # its GPUs came back without a word how it ended
     if cause is StopCause.CANCEL or job.cancel:
         return JobCancelled(**ids)
     if cause is StopCause.TIME_LIMIT:

@@ -21,7 +21,12 @@ def up(
     nodes: Annotated[int, typer.Option("--nodes", min=0, max=NODES_MAX, help="Simulated nodes; 0: none.")] = 4,
     gpus_per_node: Annotated[int, typer.Option("--gpus-per-node", min=1, max=64, help="Simulated GPUs of each.")] = 8,
     host: Annotated[str, typer.Option("--host", help="The address that the API listens on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: a free one.")] = 8080,
+    port: Annotated[
+        int | None, typer.Option("--port", min=0, max=65535, help="0: a free one. Default: 8080, or a free one.")
+    ] = None,
+    team: Annotated[
+        list[str] | None, typer.Option("--team", metavar="NAME", help="May use NATS itself; may be repeated.")
+    ] = None,
 ) -> None:
     """Run a whole cluster here, in the foreground: NATS, PostgreSQL, control plane, API, and simulated nodes.
 
@@ -30,7 +35,14 @@ def up(
     """
     from services.main.up import Plan, run_up
 
-    plan = Plan(data_dir=data_dir.resolve(), nodes=nodes, gpus_per_node=gpus_per_node, host=host, port=port)
+    plan = Plan(
+        data_dir=data_dir.resolve(),
+        nodes=nodes,
+        gpus_per_node=gpus_per_node,
+        host=host,
+        port=port,
+        teams=tuple(team or ()),
+    )
     raise typer.Exit(run_up(plan))
 
 
@@ -66,7 +78,7 @@ def demo(
 
     Exits with 0 when the gang succeeded and the check of the log found nothing.
     """
-    from services.main.demo import run_demo
+    from services.cli.demo import run_demo
 
     raise typer.Exit(run_demo(keep=keep))
 

@@ -69,7 +69,7 @@ def say_end(job: dict[str, Any]) -> None:
         say(f"{job_id}: succeeded")
         return
     code = int(job.get("exit_code") or 0)
-    cause = job.get("cause") or job.get("reason") or ""
+    cause = job["message"] or job["reason"]
     details = ", ".join(part for part in (f"exit code {code}" if code else "", str(cause).replace("_", " ")) if part)
     say(f"{job_id}: {state.replace('_', ' ')}" + (f" ({details})" if details else ""))
     say(f"hint: muster job {job_id} shows what happened, muster logs {job_id} what it printed")

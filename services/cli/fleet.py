@@ -39,10 +39,9 @@ def nodes(*, as_json: AsJson = False, api_url: ApiUrl = "") -> None:
 
 
 def _node_row(node: dict[str, Any], joined: str) -> list[str]:
-    total, used, free = (int(node[name]) for name in ("gpus_total", "gpus_used", "gpus_free"))
     return [
-        str(node["node_id"]), str(node["state"]), str(node["gpu_type"]), str(total), str(used), str(free),
-        str(total - used - free), joined, str(node.get("address") or ""),
+        *(str(node[name]) for name in ("node_id", "state", "gpu_type", "gpus_total", "gpus_used", "gpus_free", "gpus_out")),
+        joined, str(node["address"]),
     ]  # fmt: skip
 
 
@@ -59,4 +58,4 @@ def queues(*, as_json: AsJson = False, api_url: ApiUrl = "") -> None:
 
 def _queue_row(queue: dict[str, Any]) -> list[str]:
     names = ("team", "jobs_waiting", "jobs_running", "jobs_ended", "gpus_used", "gpus_waiting")
-    return [str(queue.get(name) if queue.get(name) is not None else "") for name in names]
+    return [str(queue[name]) for name in names]

@@ -42,7 +42,7 @@ def jobs(
             for job in found:
                 print(json.dumps(job))
         else:
-            print_table(COLUMNS, [_row(job, client.now) for job in found])
+            print_table(COLUMNS, [row(job, client.now) for job in found])
         if more:
             say(f"there are more than these {limit}: --limit N, --all")
 
@@ -60,7 +60,8 @@ def _listed(client: Client, filters: dict[str, Any], *, limit: int | None) -> tu
             return found, bool(cursor)
 
 
-def _row(job: dict[str, Any], now: datetime) -> list[str]:
+def row(job: dict[str, Any], now: datetime) -> list[str]:
+    """The cells of `COLUMNS`."""
     return [
         str(job["job_id"]),
         str(job["name"]),
@@ -95,19 +96,30 @@ def job(job_id: JobIdArgument, *, as_json: AsJson = False, api_url: ApiUrl = "")
     """A job and its timeline from the event log. --json: one document, the job with `timeline`."""
     with connect(api_url) as client:
         found = client.get(job_path(job_id), thing=job_id)
-        timeline = client.get(job_path(job_id, "timeline"), thing=job_id)
+        timeline = timeline_of(client, job_id)
         if as_json:
-            print(json.dumps({**found, "timeline": timeline["events"]}))
+            print(json.dumps({**found, "timeline": timeline}))
             return
         for name, value in _summary(found, client.now):
             print(f"{name:<12}{value}")
         print()
-        print_timeline(timeline["events"])
+        print_timeline(timeline)
+
+
+def timeline_of(client: Client, job_id: str) -> list[dict[str, Any]]:
+    """Every event of a job, in order."""
+    events: list[dict[str, Any]] = []
+    while True:
+        after = events[-1]["position"] if events else None
+        page = client.get(job_path(job_id, "timeline"), {"after": after}, thing=job_id)
+        events += page["events"]
+        if not page["truncated"] or not page["events"]:
+            return events
 
 
 def _summary(job: dict[str, Any], now: datetime) -> list[tuple[str, str]]:
     """Names and values of the lines at the top, those without a value left out."""
-    command = job.get("spec", {}).get("command") or ()
+    command = (job.get("spec") or {}).get("command") or ()
     lines = [
         ("job", str(job["job_id"])),
         ("name", str(job["name"])),
@@ -151,11 +163,13 @@ def detail(event: dict[str, Any]) -> str:
     parts = [f"{name}={data[name]}" for name in DETAILS if data.get(name) not in {None, "", 0, -1}]
     shares = data.get("shares")
     if isinstance(shares, list) and shares:
-        parts.append("on " + ", ".join(str(share["node_id"]) for share in shares))
+        parts.append("on " + ", ".join(str(share[0]) for share in shares))  # an array: node, epoch, slots
+    if event.get("by"):
+        parts.append(f"by {event['by']}")
     return " ".join(parts)
 
 
-DETAILS: Final = ("run_id", "node_id", "code", "cause", "reason", "exit_code", "rank", "not_before", "message", "by")
+DETAILS: Final = ("run_id", "node_id", "code", "cause", "reason", "exit_code", "rank", "not_before", "message")
 
 
 def why(job_id: JobIdArgument, *, as_json: AsJson = False, api_url: ApiUrl = "") -> None:
@@ -165,8 +179,13 @@ def why(job_id: JobIdArgument, *, as_json: AsJson = False, api_url: ApiUrl = "")
     if as_json:
         print(json.dumps(answer))
         return
+    print_why(answer)
+
+
+def print_why(answer: dict[str, Any]) -> None:
+    """The answer is on stdout."""
     code = str(answer.get("code") or "")
-    print(f"{job_id} is {answer['state']}" + (f": {code.replace('_', ' ')}" if code else ""))
+    print(f"{answer['job_id']} is {answer['state']}" + (f": {code.replace('_', ' ')}" if code else ""))
     for line in (
         answer.get("message"),
         _numbers("needs", answer.get("need")),

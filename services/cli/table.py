@@ -14,7 +14,7 @@ DAY_S: Final = 86400
 STYLES: Final[Mapping[str, str]] = {  # of states, as SGR parameters
     "running": "32",
     "succeeded": "32;2",
-    "ready": "32",
+    "up": "32",
     "failed": "31",
     "lost": "31",
     "rejected": "31",

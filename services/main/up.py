@@ -22,7 +22,7 @@ from runtime.logging import configure, get_logger
 from runtime.stopping import Stop, run_until_stopped, stop_on_signals
 from runtime.supervise import Change, Notice, Program, Supervisor
 from services.main.found import found_log, migrate
-from services.main.local import CLOCK, forget_api, write_api
+from services.main.local import CLOCK, Running, forget, write_running
 
 logger = get_logger(__name__)
 
@@ -109,7 +109,7 @@ class Up:
                             self._announce(stop),
                         )
                 finally:
-                    forget_api(plan.data_dir)
+                    forget(plan.data_dir)
         finally:
             lock.give_back()
         self._say_stopped()
@@ -159,7 +159,7 @@ class Up:
             "MUSTER_HEARTBEAT_EVERY_S": "2",
             "MUSTER_DATA_DIR": str(self._plan.data_dir / "nodes" / node_id),
         }
-        argv = (sys.executable, "-I", "-m", "agent")
+        argv = (sys.executable, "-I", "-m", "services.cli", "agent")
         return Program(name=node_id, argv=argv, env=env | self._login(f"agent-{node_id}"), grace_s=AGENT_GRACE_S)
 
     def _login(self, user: str) -> dict[str, str]:
@@ -201,8 +201,8 @@ class Up:
                     stop.fail("not_ready")
                     return
                 await asyncio.sleep(READY_EVERY_S)
-        write_api(self._plan.data_dir, self._url)
         plan = self._plan
+        write_running(plan.data_dir, Running(self._url, self._nats.url, self._postgres.dsn))
         gpus = f"{plan.nodes} simulated nodes with {plan.gpus_per_node} GPUs each" if plan.nodes else "no nodes"
         self._tell(f"API   {self._url}   docs {self._url}/docs   logs {plan.data_dir}/logs")
         self._tell(f"ready: {gpus}; Ctrl-C ends the cluster, running jobs live on and are adopted by the next start")
@@ -217,7 +217,7 @@ class Up:
 
 
 def _part(*names: str) -> Sequence[str]:
-    return (sys.executable, "-I", "-m", "services.main", *names)
+    return (sys.executable, "-I", "-m", "services.cli", "serve", *names)
 
 
 def _how(exit_code: int) -> str:

@@ -1,0 +1,187 @@
+"""The parts of the control plane, each made of its pieces and run until it is told to stop."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from typing import Final, TypeVar
+from uuid import uuid4
+
+import msgspec
+from pydantic import ValidationError
+
+from events.desired import Heartbeat
+from events.log.append import JetStreamLog
+from events.log.follow import JetStreamReader
+from events.log.port import LogFault
+from events.log.streams import Founded, StreamSettings, check
+from events.subjects import DESIRED_STREAM, Subjects, last_token
+from projections.cluster.evolve import evolve
+from projections.cluster.state import Cluster
+from projections.tables.projector import Progress, project
+from runtime.beats import beat, hearing
+from runtime.fault import Fault
+from runtime.last_values import LastValues
+from runtime.lease import Lease
+from runtime.logging import get_logger
+from runtime.nats import Connection, connect
+from runtime.postgres import Pool, create_pool
+from runtime.serve_requests import Served, serving
+from runtime.settings import CommonSettings, ControlSettings, DispatcherSettings, GateSettings, ReaderSettings
+from runtime.stopping import Stop, run_until_stopped
+from services.control.answers import answering_why
+from services.control.leader import ControlPlane, Name, Watcher
+from services.control.snapshots import Snapshots
+from services.dispatcher.service import Dispatcher
+from services.gate.gate import open_gate
+from services.gate.serve import serve
+from services.main.local import CLOCK
+
+logger = get_logger(__name__)
+
+BEAT_EVERY_S: Final = 0.5  # of a control plane, so that it knows that beats come through
+LOG_WITHIN_S: Final = 60.0  # for a log that is being founded
+LOG_EVERY_S: Final = 0.5
+
+Settings = TypeVar("Settings", bound=CommonSettings)
+
+
+def read(kind: type[Settings]) -> Settings:
+    """The settings of a process, from the environment. Raises `Fault`."""
+    try:
+        return kind()
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = f"MUSTER_{'_'.join(str(part) for part in first['loc']).upper()}"
+        raise Fault("settings_wrong", f"{name}: {first['msg']}.", "Set it in the environment.") from error
+
+
+@asynccontextmanager
+async def connected(settings: CommonSettings, name: str) -> AsyncIterator[Connection]:
+    """A connection to NATS until the block is left."""
+    connection = await connect(settings.login, name=name)
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+async def standing_log(connection: Connection, cell: str) -> Founded:
+    """What the log is, once it is there and as it must be. Raises `Fault`."""
+    given_up_s = CLOCK.monotonic() + LOG_WITHIN_S
+    while True:
+        try:
+            return await check(connection, StreamSettings(cell=cell))
+        except LogFault as fault:
+            if CLOCK.monotonic() > given_up_s:
+                raise Fault(fault.code, str(fault), fault.hint) from fault
+            logger.info("log_not_ready", cause=fault.code, sentence=str(fault))
+            await asyncio.sleep(LOG_EVERY_S)
+
+
+async def control(stop: Stop) -> None:
+    """A candidate for leading ran until `stop`."""
+    await _control(stop, dispatches=False)
+
+
+async def control_and_dispatcher(stop: Stop) -> None:
+    """A candidate for leading ran until `stop`; while it led, it told the nodes what to run, from the same fold."""
+    await _control(stop, dispatches=True)
+
+
+async def _control(stop: Stop, *, dispatches: bool) -> None:
+    settings = read(ControlSettings)
+    instance = settings.instance or uuid4().hex[:12]
+    subjects = Subjects(settings.cell)
+    async with connected(settings, "control") as connection:
+        founded = await standing_log(connection, settings.cell)
+        snapshots = Snapshots(settings.data_dir / "control", CLOCK, every_s=settings.snapshot_every_s)
+        cluster = snapshots.restore(log_id=founded.log_id, end=founded.end)
+        lease = Lease(connection, instance=instance, ttl_s=settings.lease_s, clock=CLOCK)
+        log = JetStreamLog(connection, settings.cell, source=f"control/{instance}")
+        plane = ControlPlane(log, cluster, lease, CLOCK, name=Name(instance, version("musterbook")))
+        watchers: list[Watcher] = [snapshots.watch]
+        dispatching = Dispatcher(LastValues(connection, DESIRED_STREAM), subjects, lambda: plane.leading)
+        if dispatches:
+            watchers.append(dispatching.watch)
+        own = f"control-{instance}"
+        why = Served(subjects.why, "why", answering_why(plane, CLOCK), b"")
+        async with (
+            hearing(connection, subjects.heartbeats, lambda subject, data: _heard(plane, own, subject, data)),
+            serving(connection, why),
+        ):
+            running = [lease.run(), plane.run(*watchers), _beat(connection, subjects.heartbeat(own))]
+            await run_until_stopped(stop, *running, *([dispatching.run()] if dispatches else []))
+
+
+def _heard(plane: ControlPlane, own: str, subject: str, payload: bytes) -> None:
+    name = last_token(subject)
+    if name == own:
+        plane.silences.heard_own(CLOCK.monotonic())
+        return
+    try:
+        heartbeat = BEATS.decode(payload)
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        return  # another control plane's, or of another version: no node is heard by it
+    if heartbeat.node_id == name:
+        plane.silences.heard(heartbeat.node_id, heartbeat.epoch, CLOCK.monotonic())
+
+
+BEATS: Final = msgspec.json.Decoder(Heartbeat)
+
+
+async def _beat(connection: Connection, subject: str) -> None:
+    while True:
+        await beat(connection, subject, b"{}")
+        await asyncio.sleep(BEAT_EVERY_S)
+
+
+async def dispatcher(stop: Stop) -> None:
+    """The nodes were told what to run, by a fold of its own, until `stop`. Beside others it does no harm."""
+    settings = read(DispatcherSettings)
+    async with connected(settings, "dispatcher") as connection:
+        founded = await standing_log(connection, settings.cell)
+        reader = JetStreamReader(connection, settings.cell)
+        dispatching = Dispatcher(LastValues(connection, DESIRED_STREAM), Subjects(settings.cell), lambda: caught_up)
+        cluster, caught_up = Cluster(), False
+
+        async def follow() -> None:
+            nonlocal cluster, caught_up
+            async for stretch in reader.follow(cluster.position):
+                for recorded in stretch:
+                    cluster = evolve(cluster, recorded)
+                caught_up = caught_up or cluster.position >= founded.end
+                dispatching.watch(cluster, stretch)
+
+        await run_until_stopped(stop, follow(), dispatching.run())
+
+
+async def gate(stop: Stop) -> None:
+    """Asks and reports over NATS were taken in until `stop`."""
+    settings = read(GateSettings)
+    async with connected(settings, "gate") as connection:
+        await standing_log(connection, settings.cell)
+        log = JetStreamLog(connection, settings.cell, source="gate")
+        async with open_gate(log, CLOCK) as opened, serve(opened, connection, Subjects(settings.cell)):
+            await stop.wait()
+
+
+async def projector(stop: Stop) -> None:
+    """The tables followed the log until `stop`."""
+    settings = read(ReaderSettings)
+    async with connected(settings, "projector") as connection, database(settings, "projector") as pool:
+        await standing_log(connection, settings.cell)
+        await run_until_stopped(stop, project(JetStreamReader(connection, settings.cell), pool, Progress()))
+
+
+@asynccontextmanager
+async def database(settings: CommonSettings, name: str, *, size_max: int = 4) -> AsyncIterator[Pool]:
+    """Connections to PostgreSQL until the block is left. Raises `Fault`."""
+    dsn = settings.postgres_dsn.get_secret_value()
+    if not dsn:
+        raise Fault("no_postgres", f"The {name} needs PostgreSQL.", "Set MUSTER_POSTGRES_DSN.")
+    pool = await create_pool(dsn, name=name, size_max=size_max)
+    try:
+        yield pool
+    finally:
+        pool.terminate()  # what is not committed is read from the log again

@@ -1,0 +1,54 @@
+"""`muster serve NAME…` and `muster agent`: parts of the control plane in one process, until it is told to stop."""
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final
+
+from runtime.fault import Fault
+from runtime.logging import configure, get_logger
+from runtime.settings import CommonSettings
+from runtime.stopping import Stop, run_until_stopped, stop_on_signals
+from services.main import parts
+from services.main.parts import read
+
+logger = get_logger(__name__)
+
+Part = Callable[[Stop], Coroutine[Any, Any, None]]  # runs until the stop, or until it is cancelled
+
+PARTS: Final[Mapping[str, Part]] = {
+    "control": parts.control,
+    "dispatcher": parts.dispatcher,
+    "gate": parts.gate,
+    "api": parts.api,
+    "projector": parts.projector,
+}
+TOGETHER: Final = frozenset({"control", "dispatcher"})  # one fold serves both
+
+
+def run_parts(names: tuple[str, ...]) -> int:
+    """The exit code of a process that runs these parts. Raises `Fault`."""
+    settings = read(CommonSettings)
+    configure(process="+".join(names), level=settings.log_level)
+    return asyncio.run(_run(names))
+
+
+async def _run(names: tuple[str, ...]) -> int:
+    chosen = [PARTS[name] for name in names if name not in TOGETHER]
+    if TOGETHER.issubset(names):
+        chosen.insert(0, parts.control_and_dispatcher)
+    else:
+        chosen += [PARTS[name] for name in names if name in TOGETHER]
+    with stop_on_signals() as stop:
+        logger.info("process_started", parts=names, pid=os.getpid())
+        try:
+            await run_until_stopped(stop, *(part(stop) for part in chosen))
+        except* Fault as faults:
+            raise _first(faults) from faults
+    return 1 if stop.failed else 0
+
+
+def _first(group: BaseExceptionGroup[Fault]) -> Fault:
+    """One of the faults: the others follow from it, or come up when it is mended."""
+    first = group.exceptions[0]
+    return _first(first) if isinstance(first, BaseExceptionGroup) else first

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import asyncpg
 
@@ -11,8 +11,12 @@ from runtime.logging import get_logger
 
 logger = get_logger(__name__)
 
-Pool = asyncpg.Pool[asyncpg.Record]
-Connection = asyncpg.Connection[asyncpg.Record] | asyncpg.pool.PoolConnectionProxy[asyncpg.Record]
+if TYPE_CHECKING:  # the classes take parameters in their type stubs only
+    Pool = asyncpg.Pool[asyncpg.Record]
+    Connection = asyncpg.Connection[asyncpg.Record] | asyncpg.pool.PoolConnectionProxy[asyncpg.Record]
+else:
+    Pool = asyncpg.Pool
+    Connection = asyncpg.Connection | asyncpg.pool.PoolConnectionProxy
 
 CONNECT_WITHIN_S: Final = 20.0
 TRY_EVERY_S: Final = 0.2

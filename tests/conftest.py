@@ -10,3 +10,5 @@ settings.register_profile(
 )
 settings.register_profile("search", deadline=None, max_examples=2_000)
 settings.load_profile(os.environ.get("MUSTER_HYPOTHESIS", "repeat"))
+
+pytest_plugins = ["tests.fixtures.servers"]

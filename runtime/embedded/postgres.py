@@ -114,8 +114,9 @@ class EmbeddedPostgres:
         if self._child is not None:
             await self._child.end((signal.SIGINT, grace_s), (signal.SIGQUIT, 1.0))
             await end_processes(self._is_ours)
-        if self._sockets != self._folder:
-            shutil.rmtree(self._sockets, ignore_errors=True)
+            if self._sockets != self._folder:
+                shutil.rmtree(self._sockets, ignore_errors=True)
+            self._child = None
         self._lock.give_back()
 
     async def wait(self) -> int:

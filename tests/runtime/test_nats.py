@@ -1,0 +1,89 @@
+"""Connections to NATS, on a real server: what is survived, what is said, what ends the process."""
+
+import asyncio
+import signal
+import threading
+
+import nats.errors
+import pytest
+import structlog.testing
+
+from runtime.embedded.nats import EmbeddedNats
+from runtime.fault import Fault
+from runtime.nats import Connection, Login, alive, connect
+from tests.fixtures.waiting import until
+
+
+async def test_a_connection_comes_back_after_a_restart_of_the_server(
+    nats_server: EmbeddedNats, nats_connection: Connection
+) -> None:
+    """Nobody has to do anything: subscriptions are there again."""
+    heard = await nats_connection.subscribe("any")
+    nats_server.kill()
+    await nats_server.wait()
+    await nats_server.stop()
+    await nats_server.start()
+    await until(lambda: nats_connection.is_connected)
+    await nats_connection.publish("any", b"x")
+    assert (await heard.next_msg(timeout=2)).data == b"x"
+    assert await alive(nats_connection)
+
+
+async def test_nothing_said_while_disconnected_is_sent_later(
+    nats_server: EmbeddedNats, nats_connection: Connection
+) -> None:
+    """A caller told of a fault can rely on it: the message does not turn up after the reconnect."""
+    nats_server.kill()
+    await nats_server.wait()
+    await until(lambda: not nats_connection.is_connected)
+    with pytest.raises(nats.errors.OutboundBufferLimitError):
+        await nats_connection.publish("any", b"x")
+    assert not await alive(nats_connection, within_s=0.2)
+
+
+async def test_a_wrong_password_and_an_absent_server_are_told_apart() -> None:
+    """Neither is waited for without end."""
+    with pytest.raises(Fault) as absent:
+        await connect(Login(urls=("nats://127.0.0.1:1",)), name="test", within_s=0.5)
+    assert absent.value.code == "nats_unreachable"
+
+
+async def test_a_refused_user_fails_at_once(nats_server: EmbeddedNats) -> None:
+    """It would be refused for ever."""
+    with pytest.raises(Fault) as refused:
+        await connect(Login(urls=(nats_server.url,), user="control", password="wrong"), name="test")
+    assert refused.value.code == "nats_user_refused"
+
+
+async def test_a_refused_subject_is_a_line_in_the_log(nats_server: EmbeddedNats) -> None:
+    """The caller only sees a timeout; the operator sees why."""
+    connection = await connect(nats_server.login("reader"), name="test")
+    with structlog.testing.capture_logs() as lines:
+        await connection.publish("muster.main.ev.head", b"x")
+        await until(lambda: lines)
+    assert lines[0]["event"] == "nats_permission_refused"
+    assert "muster.main.ev.head" in lines[0]["error"]
+    await connection.close()
+
+
+async def test_a_client_that_gives_up_asks_the_process_to_end(nats_server: EmbeddedNats) -> None:
+    """But not when we close it ourselves."""
+    lost: list[str] = []
+    ours = await connect(nats_server.login("system"), name="test", lost=lost.append)
+    await ours.close()
+    assert lost == []
+    given_up = await connect(nats_server.login("system"), name="test", lost=lost.append)
+    await given_up._process_err("'Maximum Connections Exceeded'")  # after which the client stays closed
+    await until(lambda: lost == ["nats_connection_lost"])
+
+
+async def test_by_default_the_process_is_told_by_a_signal(nats_server: EmbeddedNats) -> None:
+    """It ends as on any SIGTERM: in order."""
+    told = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
+    connection = await connect(nats_server.login("system"), name="test")
+    await connection._process_err("'Maximum Connections Exceeded'")
+    async with asyncio.timeout(5):
+        await told.wait()
+    asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
+    assert threading.current_thread() is threading.main_thread()

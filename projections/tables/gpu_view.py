@@ -1,0 +1,191 @@
+"""`gpu_view`: every slot of every node, one row each: its GPU, whether that is in the pool, and whose it is."""
+
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from events.base import GpuUuid, NodeEpoch, NodeId, Position, Recorded, RunId, Stretch
+from events.fleet import NodeLost
+from events.job import JobPlaced
+from events.node import GpusFoundClean, GpusReleased, NodeJoined
+from projections.tables.rows import slots_of, text
+from runtime.postgres import Connection, Pool
+
+LOAD: Final = """
+SELECT node_id, slot, epoch, uuid, gpu_type, state, run_id, position
+FROM gpu_view WHERE node_id = ANY($1) ORDER BY node_id, slot
+"""
+WRITE: Final = """
+INSERT INTO gpu_view (node_id, slot, epoch, uuid, gpu_type, state, run_id, position)
+SELECT * FROM unnest(
+    $1::text[], $2::int[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[]
+)
+ON CONFLICT (node_id, slot) DO UPDATE SET
+    epoch = excluded.epoch, gpu_type = excluded.gpu_type, state = excluded.state, run_id = excluded.run_id,
+    position = excluded.position
+"""
+OF_NODE: Final = """
+SELECT node_id, slot, epoch, uuid, gpu_type, state, run_id, position
+FROM live.gpu_view WHERE node_id = $1 ORDER BY slot
+"""
+COUNTED: Final = """
+SELECT gpu_type, state, count(*) FROM live.gpu_view WHERE state <> 'absent' GROUP BY gpu_type, state ORDER BY 1, 2
+"""
+
+
+class GpuState(StrEnum):
+    """What is known of the GPU in a slot."""
+
+    UNCLEAN = "unclean"  # in a node that has begun a new life, and not yet found clean in it
+    FREE = "free"
+    HELD = "held"  # by a run, until its agent releases it
+    LOST = "lost"  # with its node
+    ABSENT = "absent"  # no longer in its node; the slot stays its own
+
+
+PRESENT: Final = (GpuState.UNCLEAN, GpuState.FREE, GpuState.HELD)
+
+
+class GpuRow(msgspec.Struct):
+    """A slot, as the table has it."""
+
+    node_id: NodeId
+    slot: int
+    epoch: NodeEpoch  # the node's life that this is about
+    uuid: GpuUuid
+    gpu_type: str
+    state: str  # a `GpuState`
+    run_id: RunId | None  # that holds it
+    position: Position  # of the last event that changed it
+
+
+class Gpus:
+    """The table, by node: a slot is a place in a list, and slots are never taken away."""
+
+    def __init__(self) -> None:
+        self._kept: dict[NodeId, list[GpuRow]] = {}
+        self._changed: dict[tuple[NodeId, int], GpuRow] = {}
+
+    def of(self, node_id: NodeId) -> list[GpuRow]:
+        """The slots of a node that was loaded; to be added to, in order."""
+        return self._kept[node_id]
+
+    def put(self, row: GpuRow) -> None:
+        """The row is new, or has changed: it will be written."""
+        self._changed[row.node_id, row.slot] = row
+
+    def forget(self) -> None:
+        """Nothing is kept: the table may have changed."""
+        self._kept.clear()
+        self._changed.clear()
+
+    async def load(self, conn: Connection, node_ids: Iterable[NodeId]) -> None:
+        """All slots of these nodes are kept."""
+        missing = [node_id for node_id in dict.fromkeys(node_ids) if node_id not in self._kept]
+        if missing:
+            self._kept.update({node_id: [] for node_id in missing})
+            for record in await conn.fetch(LOAD, missing):
+                row = GpuRow(*record)
+                self._kept[row.node_id].append(row)
+
+    async def write(self, conn: Connection) -> None:
+        """The table has every row that changed."""
+        if self._changed:
+            columns = zip(*map(msgspec.structs.astuple, self._changed.values()), strict=True)
+            await conn.execute(WRITE, *columns)
+            self._changed.clear()
+
+
+def keys(stretch: Stretch) -> Iterator[NodeId]:
+    """The nodes whose slots a stretch may change."""
+    for recorded in stretch:
+        match recorded.event:
+            case JobPlaced() as e:
+                for share in e.shares:
+                    yield share.node_id
+            case NodeJoined() | NodeLost() | GpusFoundClean() | GpusReleased() as e:
+                yield e.node_id
+            case _:
+                pass
+
+
+def fold(gpus: Gpus, recorded: Recorded) -> None:
+    """The slots that an event is about have changed, those of the epoch that it names and no others."""
+    match recorded.event:
+        case JobPlaced() as e:
+            for share in e.shares:
+                _hold(gpus, share.node_id, share.node_epoch, slots_of(share.slots), (e.run_id, recorded.position))
+        case GpusReleased() as e:
+            for row in _named(gpus, e.node_id, e.node_epoch, slots_of(e.slots)):
+                if row.run_id == e.run_id:
+                    _become(gpus, row, GpuState.FREE, recorded.position)
+        case GpusFoundClean() as e:
+            clean = {text(uuid) for uuid in e.gpu_uuids}
+            for row in _in_state(gpus, e.node_id, e.node_epoch, (GpuState.UNCLEAN,)):
+                if row.uuid in clean:
+                    _become(gpus, row, GpuState.FREE, recorded.position)
+        case NodeLost() as e:
+            for row in _in_state(gpus, e.node_id, e.node_epoch, PRESENT):
+                _become(gpus, row, GpuState.LOST, recorded.position)
+        case NodeJoined() as e:
+            _join(gpus, e, recorded.position)
+        case _:
+            pass  # not shown in this view
+
+
+def _hold(gpus: Gpus, node_id: NodeId, epoch: NodeEpoch, slots: list[int], holder: tuple[RunId, Position]) -> None:
+    """The free ones of these slots are the run's. A placement that lost a race to the end of an epoch finds none."""
+    run_id, position = holder
+    for row in _named(gpus, node_id, epoch, slots):
+        if row.state == GpuState.FREE:
+            _become(gpus, row, GpuState.HELD, position)
+            row.run_id = run_id
+
+
+def _named(gpus: Gpus, node_id: NodeId, epoch: NodeEpoch, slots: list[int]) -> Iterator[GpuRow]:
+    rows = gpus.of(node_id)
+    for slot in slots:
+        if slot < len(rows) and rows[slot].epoch == epoch:
+            yield rows[slot]
+
+
+def _in_state(gpus: Gpus, node_id: NodeId, epoch: NodeEpoch, states: tuple[GpuState, ...]) -> list[GpuRow]:
+    return [row for row in gpus.of(node_id) if row.epoch == epoch and row.state in states]
+
+
+def _become(gpus: Gpus, row: GpuRow, state: GpuState, position: Position) -> None:
+    row.state, row.run_id, row.position = state, None, position
+    gpus.put(row)
+
+
+def _join(gpus: Gpus, event: NodeJoined, position: Position) -> None:
+    """A known GPU keeps its slot, a new one gets the next number never used; all are out of the pool."""
+    rows = gpus.of(event.node_id)
+    uuids = [GpuUuid(text(uuid)) for uuid in dict.fromkeys(event.gpu_uuids)]
+    known = {row.uuid for row in rows}
+    kind = text(event.gpu_type)
+    for uuid in uuids:
+        if uuid not in known:
+            known.add(uuid)
+            rows.append(GpuRow(event.node_id, len(rows), NodeEpoch(0), uuid, kind, GpuState.UNCLEAN, None, position))
+    present = set(uuids)
+    for row in rows:
+        row.epoch = NodeEpoch(position)
+        if row.uuid in present:
+            row.gpu_type = kind
+        _become(gpus, row, GpuState.UNCLEAN if row.uuid in present else GpuState.ABSENT, position)
+
+
+async def gpus_of(db: Pool | Connection, node_id: NodeId) -> list[GpuRow]:
+    """The slots of a node, in order."""
+    return [GpuRow(*record) for record in await db.fetch(OF_NODE, node_id)]
+
+
+async def counts(db: Pool | Connection) -> dict[str, dict[str, int]]:
+    """How many GPUs there are, by type and state."""
+    counted: dict[str, dict[str, int]] = {}
+    for kind, state, number in await db.fetch(COUNTED):
+        counted.setdefault(kind, {})[state] = number
+    return counted

@@ -1,0 +1,308 @@
+"""`job_view`: every job ever asked for, one row each, as users see it."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+import msgspec
+
+from events.base import Event, JobId, NodeId, Position, Recorded, RunId, Stretch, TeamId
+from events.job import (
+    HoldCode,
+    IntakeEvent,
+    JobAdmitted,
+    JobCancelled,
+    JobCancelRequested,
+    JobEvent,
+    JobFailed,
+    JobHeld,
+    JobPlaced,
+    JobRejected,
+    JobRequeued,
+    JobSubmitted,
+    JobSucceeded,
+    JobTimedOut,
+    RunStarted,
+    RunStopping,
+    StopCause,
+)
+from projections.tables.rows import Rows, text
+from runtime.postgres import Connection, Pool
+
+LOAD: Final = """
+SELECT job_id, team, name, key, submitted_by, priority, gpus, nodes_asked, gpus_per_node, gpu_types,
+       state, hold_code, attempt, run_id, nodes, cause, exit_code, failed_node, message, cancel_reason,
+       cancel_at, not_before, submitted_at, admitted_at, placed_at, started_at, ended_at, submitted, position
+FROM job_view WHERE job_id = ANY($1)
+"""
+WRITE: Final = """
+INSERT INTO job_view (
+    job_id, team, name, key, submitted_by, priority, gpus, nodes_asked, gpus_per_node, gpu_types,
+    state, hold_code, attempt, run_id, nodes, cause, exit_code, failed_node, message, cancel_reason,
+    cancel_at, not_before, submitted_at, admitted_at, placed_at, started_at, ended_at, submitted, position
+)
+SELECT * FROM unnest(
+    $1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::bigint[],
+    $9::bigint[], $10::text[], $11::text[], $12::text[], $13::bigint[], $14::text[], $15::bigint[], $16::text[],
+    $17::bigint[], $18::text[], $19::text[], $20::text[], $21::timestamptz[], $22::timestamptz[],
+    $23::timestamptz[], $24::timestamptz[], $25::timestamptz[], $26::timestamptz[], $27::timestamptz[],
+    $28::bigint[], $29::bigint[]
+)
+ON CONFLICT (job_id) DO UPDATE SET
+    state = excluded.state, hold_code = excluded.hold_code, attempt = excluded.attempt, run_id = excluded.run_id,
+    nodes = excluded.nodes, cause = excluded.cause, exit_code = excluded.exit_code,
+    failed_node = excluded.failed_node, message = excluded.message, cancel_reason = excluded.cancel_reason,
+    cancel_at = excluded.cancel_at, not_before = excluded.not_before, admitted_at = excluded.admitted_at,
+    placed_at = excluded.placed_at, started_at = excluded.started_at, ended_at = excluded.ended_at,
+    position = excluded.position
+"""
+COLUMNS: Final = """
+SELECT job.job_id, job.team, job.name, job.key, job.submitted_by, job.priority, job.gpus, job.nodes_asked,
+       job.gpus_per_node, job.gpu_types, job.state, job.hold_code, job.attempt, job.run_id, job.nodes, job.cause,
+       job.exit_code, job.failed_node, job.message, job.cancel_reason, job.cancel_at, job.not_before,
+       job.submitted_at, job.admitted_at, job.placed_at, job.started_at, job.ended_at, job.submitted, job.position,
+       coalesce(run.node_ids[1:$1], '{}')
+FROM live.job_view AS job LEFT JOIN live.run_view AS run USING (run_id)
+"""
+LISTED: Final = f"""{COLUMNS}
+WHERE job.submitted < $2 AND ($3::text IS NULL OR job.team = $3) AND ($4::text IS NULL OR job.name = $4)
+  AND ($5::text[] IS NULL OR job.state = ANY($5))
+ORDER BY job.submitted DESC LIMIT $6
+"""  # of the constant above
+LISTED_OPEN: Final = LISTED.replace("ORDER BY", "  AND job.ended_at IS NULL\nORDER BY")  # has an index of its own
+NAMED: Final = f"""{COLUMNS}
+WHERE job.job_id >= $2 AND job.job_id < $2 || '~' ORDER BY job.job_id LIMIT $3
+"""  # of the constant above
+
+NODES_LISTED_MAX: Final = 8  # node ids of a job in a list; all of them when it is asked for by id
+NODES_MAX: Final = 1_000_000
+MATCHES_MAX: Final = 10
+PAGE_MAX: Final = 1_000
+NEWEST: Final = Position((1 << 63) - 1)  # the cursor of the first page
+
+
+class JobState(StrEnum):
+    """Where a job stands, from when it was submitted."""
+
+    QUEUED = "queued"
+    ADMITTED = "admitted"
+    PLACED = "placed"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    TIMED_OUT = "timed_out"
+    REJECTED = "rejected"
+
+
+HOLDING: Final = frozenset({JobState.PLACED, JobState.RUNNING, JobState.STOPPING})  # GPUs
+OPEN: Final = HOLDING | {JobState.QUEUED, JobState.ADMITTED}
+
+
+class JobRow(msgspec.Struct):
+    """A job, as the table has it."""
+
+    job_id: JobId
+    team: TeamId
+    name: str
+    key: str
+    submitted_by: str
+    priority: str
+    gpus: int
+    nodes_asked: int  # with gpus_per_node: the shape asked for; 0: derived
+    gpus_per_node: int
+    gpu_types: str  # accepted, with commas between; empty: any
+    state: str  # a `JobState`
+    hold_code: str | None  # a `HoldCode`, while it is queued or admitted
+    attempt: int  # runs so far
+    run_id: RunId | None  # of the last run
+    nodes: int  # of the last run
+    cause: str | None  # a `StopCause`: why its last run was stopped
+    exit_code: int | None
+    failed_node: NodeId | None  # whose failure it was
+    message: str  # of a rejection
+    cancel_reason: str | None
+    cancel_at: datetime | None
+    not_before: datetime | None  # back-off, while it is queued again
+    submitted_at: datetime
+    admitted_at: datetime | None
+    placed_at: datetime | None  # the last run
+    started_at: datetime | None  # the last run, whole
+    ended_at: datetime | None
+    submitted: Position  # of its `JobSubmitted`, where its spec can be read; later ones are newer
+    position: Position  # of the last event that changed it
+
+
+class Job(JobRow):
+    """A job, as it is shown."""
+
+    node_ids: list[NodeId] = []  # of the last run; in lists the first few
+
+
+class Moved(NamedTuple):
+    """A job has another state."""
+
+    team: TeamId
+    gpus: int
+    before: str | None  # None: it is new
+    after: str
+
+
+class Filter(NamedTuple):
+    """Which jobs to list. None: all."""
+
+    team: str | None = None
+    name: str | None = None
+    states: frozenset[JobState] | None = None
+
+
+ALL: Final = Filter()
+
+
+def rows() -> Rows[JobId, JobRow]:
+    """The table, with nothing read yet."""
+    return Rows(JobRow, lambda row: row.job_id, load=LOAD, write=WRITE)
+
+
+def keys(stretch: Stretch) -> Iterator[JobId]:
+    """The jobs that a stretch may change."""
+    for recorded in stretch:
+        if isinstance(recorded.event, JobEvent | IntakeEvent):
+            yield recorded.event.job_id
+
+
+def fold(jobs: Rows[JobId, JobRow], recorded: Recorded) -> Moved | None:
+    """The job that an event is about has changed, if it is known and has not ended. Its change of state, if it did."""
+    event = recorded.event
+    if not isinstance(event, JobEvent | IntakeEvent):
+        return None
+    row = jobs.get(event.job_id)
+    if row is None:
+        if not isinstance(event, JobSubmitted):
+            return None
+        row = _submitted(event, recorded)
+        jobs.put(row)
+        return Moved(row.team, row.gpus, None, row.state)
+    before = row.state
+    if before not in OPEN or not _change(row, event, recorded.at):
+        return None
+    row.position = recorded.position
+    jobs.put(row)
+    return Moved(row.team, row.gpus, before, row.state) if row.state != before else None
+
+
+def _submitted(event: JobSubmitted, recorded: Recorded) -> JobRow:
+    spec = event.spec
+    return JobRow(
+        job_id=event.job_id,
+        team=event.team,
+        name=text(spec.name),
+        key=text(event.key),
+        submitted_by=text(event.by),
+        priority=spec.priority,
+        gpus=spec.gpus,
+        nodes_asked=spec.nodes,
+        gpus_per_node=spec.gpus_per_node,
+        gpu_types=text(",".join(spec.gpu_types)),
+        state=JobState.QUEUED,
+        hold_code=HoldCode.NOT_EVALUATED,
+        attempt=0,
+        run_id=None,
+        nodes=0,
+        cause=None,
+        exit_code=None,
+        failed_node=None,
+        message="",
+        cancel_reason=None,
+        cancel_at=None,
+        not_before=None,
+        submitted_at=recorded.at,
+        admitted_at=None,
+        placed_at=None,
+        started_at=None,
+        ended_at=None,
+        submitted=recorded.position,
+        position=recorded.position,
+    )
+
+
+def _change(row: JobRow, event: Event, at: datetime) -> bool:
+    """Whether an event says something new of a job that has not ended: then its row says so too."""
+    match event:
+        case JobHeld():
+            row.hold_code = event.code
+        case JobAdmitted():
+            row.state, row.admitted_at = JobState.ADMITTED, at
+        case JobPlaced() if event.attempt > row.attempt:
+            _placed(row, event, at)
+        case RunStarted() if event.run_id == row.run_id and row.state == JobState.PLACED:
+            row.state, row.started_at = JobState.RUNNING, at
+        case RunStopping() if event.run_id == row.run_id and row.state in HOLDING:
+            row.state = JobState.STOPPING
+            _failed(row, event.cause, event.exit_code, event.node_id)
+        case JobRequeued() if event.run_id == row.run_id and row.state in HOLDING:
+            row.state, row.hold_code = JobState.QUEUED, HoldCode.NOT_EVALUATED
+            row.cause, row.not_before = event.cause, event.not_before
+        case JobCancelRequested() if row.cancel_at is None:
+            row.cancel_at, row.cancel_reason = at, text(event.reason)
+        case JobRejected() | JobSucceeded() | JobFailed() | JobCancelled() | JobTimedOut():
+            _ended(row, event, at)
+        case _:
+            return False  # of another run, said before, or not shown in this view
+    return True
+
+
+def _placed(row: JobRow, event: JobPlaced, at: datetime) -> None:
+    """The job has its GPUs, and nothing is left of what was said about its run before."""
+    row.state, row.hold_code, row.not_before = JobState.PLACED, None, None
+    row.attempt, row.run_id, row.nodes = event.attempt, event.run_id, len(event.shares)
+    row.cause = row.exit_code = row.failed_node = None
+    row.placed_at, row.started_at = at, None
+
+
+def _failed(row: JobRow, cause: StopCause, exit_code: int, node_id: NodeId) -> None:
+    row.cause, row.exit_code, row.failed_node = cause, exit_code or None, NodeId(text(node_id)) or None
+
+
+def _ended(
+    row: JobRow, event: JobRejected | JobSucceeded | JobFailed | JobCancelled | JobTimedOut, at: datetime
+) -> None:
+    row.ended_at, row.hold_code, row.not_before = at, None, None
+    match event:
+        case JobRejected():
+            row.state, row.message = JobState.REJECTED, text(event.message)
+        case JobSucceeded():
+            row.state, row.exit_code = JobState.SUCCEEDED, 0
+        case JobFailed():
+            row.state = JobState.FAILED
+            _failed(row, event.cause, event.exit_code, event.node_id)
+        case JobCancelled():
+            row.state = JobState.CANCELLED
+        case JobTimedOut():
+            row.state, row.cause = JobState.TIMED_OUT, StopCause.TIME_LIMIT
+
+
+async def jobs(db: Pool | Connection, which: Filter = ALL, *, before: Position = NEWEST, limit: int = 100) -> list[Job]:
+    """Up to `limit` jobs, the newest first; `before` is the `submitted` of the last one of the page before."""
+    states = sorted(which.states) if which.states is not None else None
+    only_open = which.states is not None and which.states <= OPEN
+    records = await db.fetch(
+        LISTED_OPEN if only_open else LISTED,
+        NODES_LISTED_MAX,
+        before,
+        which.team,
+        which.name,
+        states,
+        min(limit, PAGE_MAX),
+    )
+    return [Job(*record) for record in records]
+
+
+async def named(db: Pool | Connection, name: str) -> list[Job]:
+    """The jobs whose id is or begins with `name`, at most `MATCHES_MAX`: none, the one meant, or those it could be."""
+    if not name or not name.isascii() or "\0" in name:
+        return []
+    found = [Job(*record) for record in await db.fetch(NAMED, NODES_MAX, name, MATCHES_MAX)]
+    return [job for job in found if job.job_id == name] or found

@@ -1,0 +1,161 @@
+"""`node_view`: every node that ever joined, one row each, in its present life."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from events.base import Event, NodeEpoch, NodeId, Position, Recorded, Stretch
+from events.fleet import FleetEvent, NodeLost, NodeRecovered, NodeSuspected
+from events.node import NodeJoined
+from projections.tables.rows import Rows, text
+from runtime.postgres import Connection, Pool
+
+LOAD: Final = """
+SELECT node_id, epoch, state, boot_id, instance, gpu_type, gpus, address, port_base, agent_version, labels,
+       silent_s, joined_at, state_at, position
+FROM node_view WHERE node_id = ANY($1)
+"""
+WRITE: Final = """
+INSERT INTO node_view (
+    node_id, epoch, state, boot_id, instance, gpu_type, gpus, address, port_base, agent_version, labels,
+    silent_s, joined_at, state_at, position
+)
+SELECT * FROM unnest(
+    $1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::text[], $9::bigint[],
+    $10::text[], $11::jsonb[], $12::float8[], $13::timestamptz[], $14::timestamptz[], $15::bigint[]
+)
+ON CONFLICT (node_id) DO UPDATE SET
+    epoch = excluded.epoch, state = excluded.state, boot_id = excluded.boot_id, instance = excluded.instance,
+    gpu_type = excluded.gpu_type, gpus = excluded.gpus, address = excluded.address, port_base = excluded.port_base,
+    agent_version = excluded.agent_version, labels = excluded.labels, silent_s = excluded.silent_s,
+    joined_at = excluded.joined_at, state_at = excluded.state_at, position = excluded.position
+"""
+SHOWN: Final = """
+SELECT node.node_id, node.epoch, node.state, boot_id, instance, node.gpu_type, gpus, address, port_base,
+       agent_version, labels, silent_s, joined_at, state_at, node.position,
+       coalesce(gpu.free, 0), coalesce(gpu.held, 0), coalesce(gpu.unclean, 0), coalesce(gpu.run_ids, '{}')
+FROM live.node_view AS node LEFT JOIN (
+    SELECT node_id, count(*) FILTER (WHERE state = 'free') AS free, count(*) FILTER (WHERE state = 'held') AS held,
+           count(*) FILTER (WHERE state = 'unclean') AS unclean,
+           array_agg(DISTINCT run_id) FILTER (WHERE run_id IS NOT NULL) AS run_ids
+    FROM live.gpu_view WHERE $1::text IS NULL OR node_id = $1 GROUP BY node_id
+) AS gpu USING (node_id)
+WHERE ($1::text IS NULL OR node.node_id = $1) AND node.node_id > $2 AND ($3::text[] IS NULL OR node.state = ANY($3))
+ORDER BY node.node_id LIMIT $4
+"""
+PAGE_MAX: Final = 20_000
+
+
+class NodeState(StrEnum):
+    """Whether a node's agent is heard."""
+
+    UP = "up"
+    SUSPECT = "suspect"
+    LOST = "lost"
+
+
+class NodeRow(msgspec.Struct):
+    """A node, as the table has it."""
+
+    node_id: NodeId
+    epoch: NodeEpoch
+    state: str  # a `NodeState`
+    boot_id: str
+    instance: str
+    gpu_type: str
+    gpus: int  # of the present life
+    address: str
+    port_base: int
+    agent_version: str
+    labels: str  # a JSON object
+    silent_s: float | None  # when it was last judged
+    joined_at: datetime
+    state_at: datetime  # when its state last changed
+    position: Position  # of the last event that changed it
+
+
+class Node(NodeRow):
+    """A node, as it is shown."""
+
+    free: int = 0  # GPUs in the pool that no run holds
+    held: int = 0  # by runs
+    unclean: int = 0  # out of the pool until they are found clean
+    run_ids: list[str] = []  # that hold GPUs here
+
+
+def rows() -> Rows[NodeId, NodeRow]:
+    """The table, with nothing read yet."""
+    return Rows(NodeRow, lambda row: row.node_id, load=LOAD, write=WRITE)
+
+
+def keys(stretch: Stretch) -> Iterator[NodeId]:
+    """The nodes that a stretch may change."""
+    for recorded in stretch:
+        if isinstance(recorded.event, NodeJoined | FleetEvent):
+            yield recorded.event.node_id
+
+
+def fold(nodes: Rows[NodeId, NodeRow], recorded: Recorded) -> None:
+    """The node that an event is about has changed: begun a life, or been judged in the one it is in."""
+    event = recorded.event
+    if isinstance(event, NodeJoined):
+        nodes.put(_joined(event, recorded))
+    elif isinstance(event, FleetEvent):
+        row = nodes.get(event.node_id)
+        if row is not None and row.epoch == event.node_epoch and _change(row, event):
+            row.state_at, row.position = recorded.at, recorded.position
+            nodes.put(row)
+
+
+def _joined(event: NodeJoined, recorded: Recorded) -> NodeRow:
+    labels = {text(name): text(value) for name, value in event.labels.items()}
+    return NodeRow(
+        node_id=event.node_id,
+        epoch=NodeEpoch(recorded.position),
+        state=NodeState.UP,
+        boot_id=text(event.boot_id),
+        instance=text(event.instance),
+        gpu_type=text(event.gpu_type),
+        gpus=len(set(event.gpu_uuids)),
+        address=text(event.address),
+        port_base=event.port_base,
+        agent_version=text(event.agent_version),
+        labels=msgspec.json.encode(labels, order="sorted").decode(),
+        silent_s=None,
+        joined_at=recorded.at,
+        state_at=recorded.at,
+        position=recorded.position,
+    )
+
+
+def _change(row: NodeRow, event: Event) -> bool:
+    """Whether a judgement changes the state of a node: then its row says so too."""
+    match event:
+        case NodeSuspected() if row.state == NodeState.UP:
+            row.state, row.silent_s = NodeState.SUSPECT, event.silent_s
+        case NodeRecovered() if row.state == NodeState.SUSPECT:
+            row.state, row.silent_s = NodeState.UP, None
+        case NodeLost() if row.state != NodeState.LOST:
+            row.state, row.silent_s = NodeState.LOST, event.silent_s
+        case _:
+            return False
+    return True
+
+
+async def nodes(
+    db: Pool | Connection, *, states: frozenset[NodeState] | None = None, after: str = "", limit: int = PAGE_MAX
+) -> list[Node]:
+    """Up to `limit` nodes by id, with their GPUs by state; `after` is the id of the last one of the page before."""
+    wanted = sorted(states) if states is not None else None
+    return [Node(*record) for record in await db.fetch(SHOWN, None, after, wanted, min(limit, PAGE_MAX))]
+
+
+async def node(db: Pool | Connection, node_id: str) -> Node | None:
+    """The node, with its GPUs by state; None where none of that id ever joined."""
+    if not node_id.isascii() or "\0" in node_id:
+        return None
+    record = await db.fetchrow(SHOWN, node_id, "", None, 1)
+    return Node(*record) if record is not None else None

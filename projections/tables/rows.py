@@ -1,0 +1,88 @@
+"""Rows of one table as they are kept between stretches, and the forms that values take in them."""
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+from events.base import SlotMask
+from runtime.postgres import Connection
+
+KEPT_MAX: Final = 50_000  # rows of a table in memory; above it they are read again when needed
+
+Key = TypeVar("Key", bound=Hashable)
+Row = TypeVar("Row", bound=msgspec.Struct)
+
+
+class Rows(Generic[Key, Row]):
+    """Rows by key: read once, changed in place by a fold, written set-wise. As in the table while nobody else writes it.
+
+    `load` selects the columns of `row`, in order, by arrays of the parts of the keys; `write` takes one array a column.
+    """
+
+    def __init__(self, row: type[Row], key: Callable[[Row], Key], *, load: str, write: str) -> None:
+        self._row = row
+        self._key = key
+        self._load = load
+        self._write = write
+        self._kept: dict[Key, Row] = {}
+        self._changed: dict[Key, Row] = {}
+
+    def __len__(self) -> int:
+        """How many rows are kept."""
+        return len(self._kept)
+
+    def get(self, key: Key) -> Row | None:
+        """The row; None where there is none. Its key was among those loaded."""
+        return self._kept.get(key)
+
+    def put(self, row: Row) -> None:
+        """The row is new, or has changed: it will be written."""
+        key = self._key(row)
+        self._kept[key] = self._changed[key] = row
+
+    def forget(self) -> None:
+        """Nothing is kept: the table may have changed."""
+        self._kept.clear()
+        self._changed.clear()
+
+    async def load(self, conn: Connection, keys: Iterable[Key]) -> None:
+        """The rows with these keys are kept, as far as the table has them."""
+        missing = [key for key in dict.fromkeys(keys) if key not in self._kept]
+        if not missing:
+            return
+        arrays = zip(*missing, strict=True) if isinstance(missing[0], tuple) else (missing,)
+        for record in await conn.fetch(self._load, *map(list, arrays)):
+            row = self._row(*record)
+            self._kept[self._key(row)] = row
+
+    async def write(self, conn: Connection) -> None:
+        """The table has every row that changed."""
+        if self._changed:
+            columns = zip(*map(msgspec.structs.astuple, self._changed.values()), strict=True)
+            await conn.execute(self._write, *columns)
+            self._changed.clear()
+        if len(self._kept) > KEPT_MAX:
+            self._kept.clear()
+
+
+def text(value: str) -> str:
+    """What PostgreSQL can store of a text that others wrote: no NUL, no half of a pair."""
+    if value.isascii():
+        return value.replace("\0", "\ufffd")
+    return value.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+
+
+def slots_of(mask: SlotMask) -> list[int]:
+    """The numbers of the slots in a mask, from the lowest."""
+    slots = []
+    while mask:
+        low = mask & -mask
+        slots.append(low.bit_length() - 1)
+        mask = SlotMask(mask ^ low)
+    return slots
+
+
+def joined(items: Iterable[object]) -> str:
+    """A list as one text, for `string_to_array`: an array of arrays cannot be unnested into arrays."""
+    return ",".join(map(str, items))

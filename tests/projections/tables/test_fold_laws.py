@@ -1,0 +1,116 @@
+"""Laws of the tables: how a log was cut into stretches, and how often it came, leaves no trace in them."""
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from events.base import START, Recorded
+from projections.tables import job_view, schema
+from projections.tables.fold import Tables
+from projections.tables.verify import compare
+from runtime.postgres import Pool
+from tests.projections.tables.written import cut, empty, fill, histories, last, lived, recorded, table
+
+LAW = settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+
+
+@LAW
+@given(records=histories(), places=st.lists(st.integers(0, 10_000), max_size=8))
+async def test_any_cut_gives_the_rows_of_one_by_one(pool: Pool, records: list[Recorded], places: list[int]) -> None:
+    """Stretches are an accident of reading: the rows of a rebuild are those of live running."""
+    async with pool.acquire() as conn:
+        await fill(conn, schema.LIVE, cut(records, places))
+        await fill(conn, schema.SCRATCH, [(record,) for record in records])
+        verified = await compare(conn)
+
+    assert verified.differences == ()
+    assert verified.position == last(records)
+
+
+@LAW
+@given(records=histories(), places=st.lists(st.integers(0, 10_000), max_size=4), data=st.data())
+async def test_twice_is_once(pool: Pool, records: list[Recorded], places: list[int], data: st.DataObject) -> None:
+    """A stretch that comes again, whole or in part, changes nothing; nor does another projector beside."""
+    async with pool.acquire() as conn:
+        await fill(conn, schema.SCRATCH, [records])
+        await empty(conn, schema.LIVE)
+        projectors = [Tables(schema.LIVE), Tables(schema.LIVE)]
+        for stretch in cut(records, places):
+            start = data.draw(st.integers(0, len(records))) % (records.index(stretch[-1]) + 1)
+            again = tuple(records[start : records.index(stretch[-1]) + 1])
+            reached = records[start - 1].position if start else START
+            for projector in projectors:
+                assert await projector.take(conn, stretch, after=_before(records, stretch))
+                assert await projector.take(conn, again, after=reached)
+        verified = await compare(conn)
+
+    assert verified.differences == ()
+
+
+@LAW
+@given(records=histories(steps=50))
+async def test_nothing_moves_a_job_that_has_ended(pool: Pool, records: list[Recorded]) -> None:
+    """Whatever comes after the end of a job or a run, its row stays as it was."""
+    async with pool.acquire() as conn:
+        await empty(conn, schema.LIVE)
+        tables, ended = Tables(schema.LIVE), {}
+        for before, stretch in zip([START, *(r.position for r in records)], cut(records, range(0, 999, 9)), strict=False):
+            del before
+            assert await tables.take(conn, stretch, after=_before(records, stretch))
+            rows = [*await table(conn, "job_view"), *await table(conn, "run_view")]
+            now = {(row["run_id"], row["job_id"], "key" in row): row for row in rows if row["ended_at"] is not None}
+            assert {key: now.get(key) for key in ended} == ended
+            ended = now
+
+
+@LAW
+@given(records=histories())
+async def test_queues_count_the_jobs_there_are(pool: Pool, records: list[Recorded]) -> None:
+    """Counters moved by changes are what a count of all jobs gives."""
+    async with pool.acquire() as conn:
+        await fill(conn, schema.LIVE, cut(records, range(0, 999, 13)))
+        counted: dict[str, dict[str, int]] = {}
+        for job in await table(conn, "job_view"):
+            row = counted.setdefault(job["team"], {"gpus_waiting": 0, "gpus_held": 0})
+            row[job["state"]] = row.get(job["state"], 0) + 1
+            row["gpus_waiting"] += job["gpus"] * (job["state"] in {"queued", "admitted"})
+            row["gpus_held"] += job["gpus"] * (job["state"] in {"placed", "running", "stopping"})
+        shown = {row.pop("team"): row for row in await table(conn, "queue_view")}
+
+    assert {team: {k: v for k, v in row.items() if k != "position" and v} for team, row in shown.items()} == {
+        team: {k: v for k, v in row.items() if v} for team, row in counted.items()
+    }
+
+
+@LAW
+@given(seed=st.integers(0, 1_000_000))
+async def test_tables_and_cluster_say_the_same(pool: Pool, seed: int) -> None:
+    """What users are shown is what the control plane decides by: jobs that are open, and whose each GPU is."""
+    history = lived(seed, 150)
+    async with pool.acquire() as conn:
+        await fill(conn, schema.LIVE, cut(recorded(record.event for record in history.records), range(0, 9999, 50)))
+        jobs = {row["job_id"]: row for row in await table(conn, "job_view") if row["state"] in job_view.OPEN}
+        gpus = await table(conn, "gpu_view")
+        nodes = {row["node_id"]: row for row in await table(conn, "node_view")}
+
+    cluster = history.cluster
+    assert jobs.keys() == cluster.jobs.keys()
+    for job_id, job in cluster.jobs.items():
+        placed = job.state == "placed"
+        assert (jobs[job_id]["state"] in job_view.HOLDING) is placed
+        assert placed or jobs[job_id]["state"] == job.state
+        assert jobs[job_id]["attempt"] == job.attempt
+        assert jobs[job_id]["cancel_at"] is not None or not job.cancel
+    assert {node_id: row["state"] for node_id, row in nodes.items()} == {n: v.state for n, v in cluster.nodes.items()}
+    assert {row["node_id"]: row["epoch"] for row in gpus} == {n: v.epoch for n, v in cluster.nodes.items()}
+    for row in gpus:
+        node, bit = cluster.nodes[row["node_id"]], 1 << row["slot"]
+        assert row["uuid"] == node.uuids[row["slot"]]
+        holders = [run_id for run_id, slots in node.held.items() if slots & bit]
+        assert [row["run_id"]] == (holders or [None])
+        assert (row["state"] == "free") is bool(node.free & bit)
+
+
+def _before(records: list[Recorded], stretch: tuple[Recorded, ...]) -> int:
+    """The position that a stretch follows."""
+    start = records.index(stretch[0])
+    return records[start - 1].position if start else START

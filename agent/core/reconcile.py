@@ -1,0 +1,141 @@
+"""What brings a node from what was found on it to what is desired of it."""
+
+from agent.core.action import (
+    Action,
+    Decline,
+    EndLeftovers,
+    Forget,
+    FoundClean,
+    Join,
+    Release,
+    ReportEnded,
+    ReportStarted,
+    Start,
+    Stop,
+)
+from agent.core.found import Exit, Found, Step, Told, Trace, Why
+from agent.core.ladder import due, isolated, over_time, rungs_s
+from events.base import GpuUuid, RunId
+from events.desired import Desired, DesiredShare, Order
+
+
+def reconcile(desired: Desired | None, found: Found) -> list[Action]:
+    """What brings the node from what was `found` on it to what is `desired` of it.
+
+    Looks at the two states and at nothing else, so a restart, a lost message and an ordinary tick all take this one
+    path. What has to wait is left out, and comes back at the next tick.
+    """
+    replaced = superseded(desired, found)
+    obeyed = None if replaced else _obeyed(desired, found)
+    shares = {share.run_id: share for share in obeyed.shares} if obeyed else {}
+    actions: list[Action] = [EndLeftovers()] if found.leftovers else []
+    if not replaced:
+        actions += _membership(desired, found)
+    for run_id, trace in sorted(found.traces.items()):
+        share = shares.get(run_id)
+        why = Why.DEAD_EPOCH if replaced else _why_stop(trace, share, obeyed, found)
+        if trace.alive and why is not None:
+            actions += _stop(run_id, trace, why, share, found)
+        if share is not None:
+            actions += _reports(share, trace, found)
+        elif obeyed is not None and not trace.alive and trace.shipped:
+            actions.append(Forget(run_id))
+    for run_id in sorted(shares.keys() - found.traces.keys()):
+        actions += _begin(shares[run_id], found)
+    return actions
+
+
+def superseded(desired: Desired | None, found: Found) -> bool:
+    """Whether another agent has taken this node over: this one reports and starts nothing any more."""
+    return desired is not None and 0 < found.epoch < desired.epoch and desired.instance != found.instance
+
+
+def in_question(desired: Desired | None, found: Found) -> frozenset[GpuUuid]:
+    """The GPUs of which it matters now whether a process holds them."""
+    asked = set(found.gpus - found.pooled)
+    for share in desired.shares if desired is not None and desired.epoch == found.epoch else ():
+        trace = found.traces.get(share.run_id)
+        if trace is None or (trace.end is not None and Told.RELEASED not in trace.told):
+            asked.update(share.gpu_uuids)
+    return frozenset(asked)
+
+
+def _obeyed(desired: Desired | None, found: Found) -> Desired | None:
+    """The desired state, if it was written for this life of this node and this agent."""
+    if desired is None or desired.epoch != found.epoch or desired.instance != found.instance or desired.lost:
+        return None
+    return desired
+
+
+def _membership(desired: Desired | None, found: Found) -> list[Action]:
+    alive = any(trace.alive for trace in found.traces.values())
+    if found.epoch == 0:
+        return [Join()]
+    if desired is not None and desired.instance == found.instance:
+        # An answer to a join was lost, or one came late: whichever life is meant now, a new one is sure.
+        if desired.epoch > found.epoch:
+            return [Join()]
+        if desired.epoch == found.epoch and desired.lost:
+            return [] if alive or found.leftovers else [Join()]
+    if found.leftovers:
+        return []
+    held = {gpu for trace in found.traces.values() if trace.alive for gpu in trace.share.gpu_uuids}
+    clean = tuple(sorted(found.gpus - found.pooled - found.busy - held))
+    return [FoundClean(found.epoch, clean)] if clean else []
+
+
+def _why_stop(trace: Trace, share: DesiredShare | None, obeyed: Desired | None, found: Found) -> Why | None:
+    """Why living ranks must go; None when they may stay. The first reason stays the reason."""
+    failed = trace.failed
+    if trace.stopping is not None:
+        return trace.stopping.why
+    if trace.epoch != found.epoch or not trace.this_boot:
+        return Why.DEAD_EPOCH
+    if share is not None and share.order is Order.STOP:
+        return Why.ORDER
+    if failed is not None:
+        return Why.RANK_FAILED if trace.started else Why.START_FAILED
+    if over_time(trace):
+        return Why.TIME_LIMIT
+    if isolated(trace.share.spec, found.silent_s, found.lost_after_s):
+        return Why.ISOLATED
+    return Why.UNWANTED if obeyed is not None and share is None else None
+
+
+def _stop(run_id: RunId, trace: Trace, why: Why, share: DesiredShare | None, found: Found) -> list[Action]:
+    spec = trace.share.spec
+    age_s, taken = (trace.stopping.age_s, trace.stopping.step) if trace.stopping else (0.0, Step.NONE)
+    step = due(spec, why, age_s, found.lost_after_s)
+    if trace.strays and not any(rank.phase == "running" for rank in trace.ranks):
+        step = Step.KILL  # its supervisors are gone: nobody else ends what they left
+    if step <= taken < Step.KILL:
+        return []
+    left_s = max(0.0, rungs_s(spec, why, found.lost_after_s)[1] - age_s)
+    return [Stop(run_id, why, step, share.cause if share else None, left_s)]
+
+
+def _reports(share: DesiredShare, trace: Trace, found: Found) -> list[Action]:
+    """What the control plane has not accepted yet of a run that it still names."""
+    actions: list[Action] = []
+    if trace.started and trace.this_boot and Told.STARTED not in trace.told:
+        actions.append(ReportStarted(found.epoch, share.run_id))
+    if isinstance(end := trace.end, Exit):
+        if Told.ENDED not in trace.told:
+            actions.append(ReportEnded(found.epoch, share.run_id, end))
+        if Told.RELEASED not in trace.told and found.busy.isdisjoint(share.gpu_uuids):
+            actions.append(Release(found.epoch, share.run_id, share.slots))
+    return actions
+
+
+def _begin(share: DesiredShare, found: Found) -> list[Action]:
+    """A share without a trace: started once its GPUs are clean, or declined for ever."""
+    if share.order is Order.STOP:
+        return [Decline(share)]
+    missing = sorted(set(share.gpu_uuids) - found.gpus)
+    if missing:
+        return [Decline(share, f"GPU {missing[0]} is not on this node")]
+    held = {gpu for trace in found.traces.values() if trace.alive for gpu in trace.share.gpu_uuids}
+    clean = (found.busy | held).isdisjoint(share.gpu_uuids)
+    if clean and not found.leftovers and not isolated(share.spec, found.silent_s, found.lost_after_s):
+        return [Start(share)]
+    return []

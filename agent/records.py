@@ -1,0 +1,257 @@
+"""What an agent keeps on its disk: who it is, and for each run that it ever began or declined, what became of it here.
+
+lock  identity.json  as_of  contact.json  runs/<run>/{start.json, stop.json, told.json, shipped.json, stop, rank-N.{lock,exit,log}}
+"""
+
+import os
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from agent.core.found import Step, Told, Why
+from events.base import GpuUuid, JobId, NodeEpoch, NodeId, Position, RunId
+from events.desired import DesiredShare
+from events.job import StopCause
+from runtime.fault import Fault
+
+WORK_KEPT_MAX: Final = 50  # folders of ended runs in which something was left
+GONE: Final = ".gone-"  # before the name of a folder that is being removed
+
+T = TypeVar("T")
+
+
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
+    """Who this agent is, and which life of the node it is in."""
+
+    node_id: NodeId
+    instance: str  # made with the data directory
+    port_base: int
+    boot_id: str = ""  # of the life below
+    gpu_uuids: tuple[GpuUuid, ...] = ()  # likewise
+    epoch: NodeEpoch = NodeEpoch(0)  # 0: not made known yet
+    pooled: tuple[GpuUuid, ...] = ()  # reported clean in it
+
+
+class Contact(msgspec.Struct, frozen=True, kw_only=True):
+    """When the servers last answered."""
+
+    boot_id: str
+    at_s: float  # on the machine's monotonic clock
+
+
+class StartRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """That a run was begun or declined here. Written before anything of it starts, kept until it has left desired."""
+
+    share: DesiredShare
+    epoch: NodeEpoch
+    boot_id: str
+    instance: str
+    at_s: float  # on the machine's monotonic clock
+    cgroup: str = ""
+    declined: bool = False
+    refusal: str = ""
+
+
+class StopRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A stop under way: so that an agent that restarts goes on with it."""
+
+    why: Why
+    began_s: float  # on the machine's monotonic clock
+    step: Step
+    cause: StopCause | None = None
+
+
+class ExitRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """How a rank ended, written by its supervisor when nothing of it was left."""
+
+    code: int
+    ended_s: float
+    message: str = ""  # why it could not be started
+
+
+class Pids(msgspec.Struct, frozen=True, kw_only=True):
+    """The processes of a rank, in its lock file once it has been started."""
+
+    supervisor: int
+    rank: int
+    ticks: int  # when the rank started
+
+
+@dataclass
+class RunRecord:
+    """What the disk holds of one run."""
+
+    folder: Path
+    start: StartRecord
+    stop: StopRecord | None = None
+    told: frozenset[Told] = field(default_factory=frozenset)
+
+    def path(self, rank: int, kind: str) -> Path:
+        """A file of one rank: `lock`, `exit` or `log`."""
+        return self.folder / f"rank-{rank}.{kind}"
+
+    @property
+    def ranks(self) -> range:
+        """The numbers in the gang of the ranks that the share starts."""
+        share = self.start.share
+        return range(share.first_rank, share.first_rank + share.local_size) if not self.start.declined else range(0)
+
+    @property
+    def stop_file(self) -> Path:
+        """Where the job reads why it is being stopped, and how long it has."""
+        return self.folder / "stop"
+
+
+class Records:
+    """The records under one data directory. One process at a time may hold them."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.data_dir = data_dir.absolute()
+        self._runs_dir = self.data_dir / "runs"
+        self._work_dir = self.data_dir / "work"
+        for folder in (self._runs_dir, self._work_dir):
+            folder.mkdir(parents=True, exist_ok=True)
+        self.runs: dict[RunId, RunRecord] = {}
+        self.as_of = Position(int(_read(self.data_dir / "as_of") or b"0"))
+        self._load()
+
+    def identity(self) -> Identity | None:
+        """Who this agent is; None at its first start."""
+        return _decoded(self.data_dir / "identity.json", Identity)
+
+    def keep_identity(self, identity: Identity) -> None:
+        """`identity` is on the disk."""
+        _write(self.data_dir / "identity.json", msgspec.json.encode(identity), durable=True)
+
+    def keep_as_of(self, as_of: Position) -> None:
+        """Nothing older is obeyed from now on. It need not survive the machine: a new boot is a new epoch."""
+        self.as_of = as_of
+        _write(self.data_dir / "as_of", b"%d" % as_of)
+
+    def contact_s(self, boot_id: str) -> float | None:
+        """When, on the machine's monotonic clock, the last contact was that was noted in this boot."""
+        noted = _decoded(self.data_dir / "contact.json", Contact)
+        return noted.at_s if noted is not None and noted.boot_id == boot_id else None
+
+    def keep_contact(self, boot_id: str, at_s: float) -> None:
+        """An agent that restarts while the node is cut off does not begin to wait anew."""
+        _write(self.data_dir / "contact.json", msgspec.json.encode(Contact(boot_id=boot_id, at_s=at_s)))
+
+    def begin(self, start: StartRecord) -> RunRecord:
+        """The run is on the disk: it will never be started again."""
+        run_id = start.share.run_id
+        assert run_id not in self.runs
+        folder = self._runs_dir / _file_name(run_id)
+        folder.mkdir(exist_ok=True)  # without a record in it, nothing was started from it
+        _write(folder / "start.json", msgspec.json.encode(start), durable=True)
+        _sync_folder(self._runs_dir)
+        record = self.runs[run_id] = RunRecord(folder, start)
+        return record
+
+    def keep_stop(self, run_id: RunId, stop: StopRecord) -> None:
+        """How far the stop has gone is on the disk."""
+        record = self.runs[run_id]
+        record.stop = stop
+        _write(record.folder / "stop.json", msgspec.json.encode(stop))
+
+    def keep_told(self, run_id: RunId, told: Told) -> None:
+        """The gate has accepted this of the run. A run that was forgotten meanwhile needs no note."""
+        if (record := self.runs.get(run_id)) is not None:
+            record.told |= {told}
+            _write(record.folder / "told.json", msgspec.json.encode(sorted(record.told)))
+
+    def forget(self, run_id: RunId) -> None:
+        """Nothing is kept of the run, except what it left in a folder of its own."""
+        folder = self.runs.pop(run_id).folder
+        gone = folder.with_name(GONE + folder.name)
+        folder.rename(gone)
+        shutil.rmtree(gone)
+        with suppress(OSError):  # something was left in it, or it never had one
+            self.work_dir(run_id).rmdir()
+            return
+        kept = sorted(self._work_dir.iterdir(), key=lambda path: path.stat().st_mtime)
+        in_use = {_file_name(name) for name in self.runs}
+        for path in [path for path in kept if path.name not in in_use][:-WORK_KEPT_MAX]:
+            shutil.rmtree(path)
+
+    def work_dir(self, run_id: RunId) -> Path:
+        """The folder that a run works in which asks for none."""
+        return self._work_dir / _file_name(run_id)
+
+    def checkpoint_dir(self, job_id: JobId) -> Path:
+        """The folder for checkpoints of a job, for all its attempts on this node."""
+        return self.data_dir / "checkpoints" / _file_name(job_id)
+
+    def _load(self) -> None:
+        for folder in sorted(self._runs_dir.iterdir()):
+            start = _decoded(folder / "start.json", StartRecord)
+            if folder.name.startswith(GONE) or start is None:  # the agent ended while it removed or began it
+                shutil.rmtree(folder)
+                continue
+            told = _decoded(folder / "told.json", frozenset[Told]) or frozenset()
+            stop = _decoded(folder / "stop.json", StopRecord)
+            self.runs[start.share.run_id] = RunRecord(folder, start, stop, told)
+
+
+def exit_of(record: RunRecord, rank: int) -> ExitRecord | None:
+    """How a rank ended; None while that is not recorded."""
+    return _decoded(record.path(rank, "exit"), ExitRecord)
+
+
+def pids_of(record: RunRecord, rank: int) -> Pids | None:
+    """The processes of a rank; None while it was not started."""
+    data = _read(record.path(rank, "lock"))
+    return msgspec.json.decode(data, type=Pids) if data.endswith(b"}") else None
+
+
+def tell_job(record: RunRecord, reason: str, deadline: str) -> None:
+    """The stop file says why, and until when: signals cannot."""
+    _write(record.stop_file, msgspec.json.encode({"reason": reason, "deadline": deadline}))
+
+
+def _file_name(name: str) -> str:
+    assert name not in {"", ".", ".."}
+    assert "/" not in name, f"{name!r} cannot be the name of a folder"
+    assert not name.startswith(GONE), f"{name!r} is one that is being removed"
+    return name
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
+
+
+def _decoded(path: Path, cls: type[T]) -> T | None:
+    data = _read(path)
+    try:
+        return msgspec.json.decode(data, type=cls) if data else None
+    except msgspec.DecodeError as error:
+        hint = "Was it edited, or written by another version? With nothing running on the node it may be removed."
+        raise Fault("record_unreadable", f"{path} cannot be read: {error}.", hint) from error
+
+
+def _write(path: Path, data: bytes, *, durable: bool = False) -> None:
+    """The file holds `data`, or still what it held before: never a part. `durable`: also after a loss of power."""
+    partial = path.with_name(path.name + ".part")
+    with partial.open("wb") as file:
+        file.write(data)
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
+    partial.replace(path)
+    if durable:
+        _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,297 @@
+"""The agent's loops: it reconciles its node, and while there is a connection it beats, reads, reports and ships output.
+
+Losing the connection ends no loop but those that need one; ending the agent ends no rank.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+from agent.core.action import Action, Decline, Forget, FoundClean, Join, Local, Report, Start
+from agent.core.found import Found
+from agent.core.reconcile import reconcile, superseded
+from agent.node import Node
+from agent.reports import Place, batch_of, event_of, note
+from agent.ship_logs import OFFSET_HEADER, LogShipper, Send
+from events.ask import Accepted, Answer, RefusalCode, Refused
+from events.ask import Report as ReportMessage
+from events.desired import Desired, DesiredShare, Heartbeat, Order
+from events.subjects import DESIRED_STREAM, Subjects
+from runtime.beats import beat, hearing
+from runtime.clock import Clock
+from runtime.fault import Fault
+from runtime.logging import get_logger
+from runtime.nats import Connection, Login, alive, connect
+from runtime.serve_requests import ask
+from runtime.stored import stored
+
+logger = get_logger(__name__)
+
+PASSES_MAX: Final = 4  # looks in one tick, while starts, declines and removals change what is found
+QUIET_S: Final = 1.0  # between ticks when nothing is under way
+STARTING_S: Final = 0.02  # while a rank is being started
+CHANGING_S: Final = 0.05  # while something is stopping, or waits for its GPUs
+SHIP_EVERY_S: Final = 0.25
+LOOK_EVERY_S: Final = 0.5  # at the connection, for a reconnect
+ANSWER_S: Final = 5.0
+FLUSH_S: Final = 2.0  # that the report of an end waits for the last output, at most
+REPORTS_MAX: Final = 500  # in one message
+BACK_OFF_FIRST_S: Final = 0.2
+BACK_OFF_MAX_S: Final = 5.0
+
+DECODE_ANSWER: Final = msgspec.json.Decoder(Answer)
+
+
+class Timing(msgspec.Struct, frozen=True, kw_only=True):
+    """How often, and how long."""
+
+    heartbeat_every_s: float = 10.0
+    reread_every_s: float = 30.0
+    lost_after_s: float = 60.0
+
+
+class Agent:
+    """One node's agent."""
+
+    def __init__(self, node: Node, subjects: Subjects, place: Place, *, clock: Clock, timing: Timing) -> None:
+        self._node = node
+        self._subjects = subjects
+        self._place = place
+        self._clock = clock
+        self._timing = timing
+        self._node_id = node.identity.node_id
+        self._desired: Desired | None = None
+        self._contact_s = node.records.contact_s(node.boot_id) or clock.monotonic()
+        self._wake = asyncio.Event()
+        self._hint = asyncio.Event()
+        self._to_tell: list[Report] = []
+        self._has_to_tell = asyncio.Event()
+        self._told_at_once = REPORTS_MAX
+
+    async def run(self, login: Login) -> None:
+        """Until cancelled. The ranks live on."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._reconcile())
+                group.create_task(self._stay_connected(login))
+        finally:
+            self._node.unwatch()
+
+    # On the node
+
+    async def _reconcile(self) -> None:
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._tick()):
+                    await self._wake.wait()
+            self._wake.clear()
+
+    def _tick(self) -> float:
+        """Bring the node closer to what is desired of it; returns after how many seconds to look again."""
+        found = self._look()
+        actions = reconcile(self._desired, found)
+        for _ in range(PASSES_MAX):
+            if not self._carried_out(actions):
+                break
+            found = self._look()
+            actions = reconcile(self._desired, found)
+        self._to_tell = [action for action in actions if isinstance(action, Report)]
+        if self._to_tell:
+            self._has_to_tell.set()
+        return self._pace_s(found)
+
+    def _look(self) -> Found:
+        silent_s = self._clock.monotonic() - self._contact_s
+        return self._node.look(self._desired, silent_s=silent_s, lost_after_s=self._timing.lost_after_s)
+
+    def _carried_out(self, actions: list[Action]) -> bool:
+        """Whether what is found may be another now that all was done that can be done on the node."""
+        changed = False
+        for action in actions:
+            if isinstance(action, Local):
+                try:
+                    self._node.carry_out(action)
+                except OSError as error:  # the next tick tries again, if it is still to be done
+                    logger.error("action_failed", action=type(action).__name__, error=str(error))
+                else:
+                    changed = changed or isinstance(action, Start | Decline | Forget)
+        return changed
+
+    def _pace_s(self, found: Found) -> float:
+        if not self._node.watch(found, self._wake.set):
+            return STARTING_S
+        traces = found.traces.values()
+        if any(trace.alive and (trace.stopping or trace.failed or trace.strays) for trace in traces):
+            return CHANGING_S
+        shares = self._desired.shares if self._desired is not None and self._desired.epoch == found.epoch else ()
+        waiting = any(share.order is Order.RUN and share.run_id not in found.traces for share in shares)
+        unclean = any(not trace.alive and not found.busy.isdisjoint(trace.share.gpu_uuids) for trace in traces)
+        return CHANGING_S if waiting or unclean or found.leftovers else QUIET_S
+
+    # With the servers
+
+    async def _stay_connected(self, login: Login) -> None:
+        while True:
+            lost = asyncio.Event()
+            try:
+                connection = await connect(login, name=f"agent-{self._node_id}", lost=_setting(lost))
+            except Fault as fault:  # whatever runs here, runs on
+                logger.error(fault.code, error=str(fault))
+                await asyncio.sleep(BACK_OFF_MAX_S)
+                continue
+            try:
+                await self._serve(connection, lost)
+            finally:
+                self._node.shipper = None
+                await connection.close()
+
+    async def _serve(self, connection: Connection, lost: asyncio.Event) -> None:
+        """Everything that needs a connection, until it is lost for good."""
+        shipper = self._node.shipper = LogShipper(self._sender(connection))
+        desired = self._subjects.desired(self._node_id)
+        async with hearing(connection, desired, lambda _subject, _payload: self._hint.set()):
+            loops = (
+                self._beat(connection),
+                self._read(connection),
+                self._tell(connection, shipper),
+                self._ship(shipper),
+            )
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(loop) for loop in loops]
+                await lost.wait()
+                for task in tasks:
+                    task.cancel()
+
+    async def _beat(self, connection: Connection) -> None:
+        every_s = min(self._timing.heartbeat_every_s, self._timing.lost_after_s / 10)
+        while True:
+            found = self._node.identity
+            if found.epoch > 0 and not self._superseded():
+                pulse = Heartbeat(
+                    node_id=self._node_id, epoch=found.epoch, instance=found.instance, runs=self._node.alive
+                )
+                await beat(connection, self._subjects.heartbeat(self._node_id), msgspec.json.encode(pulse))
+            if await alive(connection):
+                self._heard()
+            await asyncio.sleep(every_s)
+
+    async def _read(self, connection: Connection) -> None:
+        """What is desired is read at every hint, after a reconnect, and from time to time."""
+        direct = f"$JS.API.DIRECT.GET.{DESIRED_STREAM}.{self._subjects.desired(self._node_id)}"
+        while True:
+            self._hint.clear()
+            reconnects = connection.stats["reconnects"]
+            payload = await ask(connection, direct, b"", within_s=ANSWER_S)
+            if payload is not None:
+                self._heard()
+            if payload:
+                self._take(payload)
+            again_s = self._clock.monotonic() + (self._timing.reread_every_s if payload is not None else LOOK_EVERY_S)
+            while self._clock.monotonic() < again_s and connection.stats["reconnects"] == reconnects:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_EVERY_S):
+                        await self._hint.wait()
+                        break
+
+    def _take(self, payload: bytes) -> None:
+        """Obey it from now on, unless something newer was obeyed before."""
+        try:
+            desired = msgspec.json.decode(payload, type=Desired)
+        except msgspec.DecodeError as error:
+            logger.error("desired_unreadable", error=str(error))
+            return
+        if desired.node_id != self._node_id or desired.as_of < self._node.records.as_of or desired == self._desired:
+            return
+        before = self._superseded()
+        self._node.records.keep_as_of(desired.as_of)
+        self._desired = desired
+        if self._superseded() and not before:
+            hint = "Two agents have one node id. If this one is meant, remove its identity.json and start it again."
+            logger.error("agent_superseded", by=desired.instance, epoch=desired.epoch, hint=hint)
+        self._wake.set()
+
+    def _superseded(self) -> bool:
+        identity = self._node.identity
+        return superseded(self._desired, Found(instance=identity.instance, epoch=identity.epoch))
+
+    def _heard(self) -> None:
+        self._contact_s = self._clock.monotonic()
+        self._node.records.keep_contact(self._node.boot_id, self._contact_s)
+
+    async def _ship(self, shipper: LogShipper) -> None:
+        while True:
+            for record in list(self._node.records.runs.values()):
+                await shipper.ship(record)
+            await asyncio.sleep(SHIP_EVERY_S)
+
+    def _sender(self, connection: Connection) -> Send:
+        async def send(share: DesiredShare, rank: int, offset: int, data: bytes) -> bool:
+            subject = self._subjects.log(self._node_id, share.job_id, share.run_id, rank)
+            headers = {OFFSET_HEADER: str(offset)}
+            return await stored(connection, subject, data, headers=headers, within_s=ANSWER_S)
+
+        return send
+
+    async def _tell(self, connection: Connection, shipper: LogShipper) -> None:
+        """One message at a time: what it does not hold, or was not accepted, is in a later one."""
+        back_off_s = 0.0
+        while True:
+            await self._has_to_tell.wait()
+            self._has_to_tell.clear()
+            batch = batch_of(self._to_tell, self._told_at_once)
+            if not batch:
+                continue
+            await self._flush(batch, shipper)
+            taken = await self._accepted(connection, batch)
+            back_off_s = 0.0 if taken else min(max(BACK_OFF_FIRST_S, back_off_s * 2), BACK_OFF_MAX_S)
+            self._to_tell = []  # the next tick says what is left
+            self._has_to_tell.clear()
+            await asyncio.sleep(back_off_s)
+            self._wake.set()
+
+    async def _flush(self, batch: list[Report], shipper: LogShipper) -> None:
+        """The output of runs whose end is told now is where it belongs, if that can be done in a moment."""
+        ended = [action.run_id for action in batch if not isinstance(action, Join | FoundClean)]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FLUSH_S):
+                for run_id in ended:
+                    if (record := self._node.records.runs.get(run_id)) is not None and not await shipper.ship(record):
+                        return
+
+    async def _accepted(self, connection: Connection, batch: list[Report]) -> bool:
+        """Whether the gate took the batch, and that is noted."""
+        events = tuple(event_of(action, self._node, self._place, self._clock) for action in batch)
+        message = ReportMessage(instance=self._node.identity.instance, reports=events)
+        subject = self._subjects.report(self._node_id)
+        payload = await ask(connection, subject, msgspec.json.encode(message), within_s=ANSWER_S)
+        if payload is None:
+            logger.warning("report_unanswered", reports=len(batch))
+            return False
+        self._heard()
+        match DECODE_ANSWER.decode(payload):
+            case Accepted(position=position):
+                for action in batch:
+                    note(action, self._node, position)
+                self._told_at_once = min(REPORTS_MAX, self._told_at_once * 2)
+                return True
+            case Refused() as refused:
+                self._refused(refused, batch)
+        return False
+
+    def _refused(self, refused: Refused, batch: list[Report]) -> None:
+        """What never will be taken is given up, once it stands alone; the rest is sent again."""
+        logger.error("report_refused", code=refused.code, error=refused.message, reports=len(batch))
+        if refused.code is RefusalCode.STALE:
+            self._hint.set()  # what is desired says who has taken over
+        if refused.code in {RefusalCode.INVALID, RefusalCode.TOO_LARGE}:
+            self._told_at_once = 1
+            if len(batch) == 1 and not isinstance(batch[0], Join):
+                note(batch[0], self._node, self._node.records.as_of)
+
+
+def _setting(event: asyncio.Event) -> Callable[[str], None]:
+    """What sets `event`, whatever it is told."""
+    return lambda _reason: event.set()

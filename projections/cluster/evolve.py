@@ -111,7 +111,7 @@ def _placed(cluster: Cluster, e: JobPlaced, recorded: Recorded) -> None:
         if node is None or node.state is NodeState.LOST:  # the placement lost a race: its share is dead on arrival
             dead |= 1 << index
         else:
-            put_slots(cluster, replace(node, held={**node.held, e.run_id: share.slots}))
+            put_slots(cluster, node.taking(e.run_id, share.slots))
     put_run(
         cluster,
         Run(
@@ -199,11 +199,9 @@ def _found_clean(cluster: Cluster, e: GpusFoundClean, recorded: Recorded) -> Non
     node = node_of(cluster, e.node_id, e.node_epoch)
     if node is None or node.state is NodeState.LOST:
         return
-    pool = node.pool | (node.mask(e.gpu_uuids) & node.present)
-    unclean = node.present & ~pool  # a GPU that the node has no more holds nothing
-    owed = {run_id: slots for run_id, slots in node.owed.items() if slots & unclean}
-    put_node(cluster, replace(node, pool=pool, owed=owed))
-    for run_id in node.owed.keys() - owed.keys() & cluster.runs.keys():
+    after = node.pooling(node.mask(e.gpu_uuids))
+    put_node(cluster, after)
+    for run_id in (node.owed.keys() - after.owed.keys()) & cluster.runs.keys():
         run = cluster.runs[run_id]
         put_run(cluster, replace(run, clean=run.clean | run.bit(e.node_id)))
 

@@ -1,7 +1,12 @@
 """The one way to put a thing into the cluster: each change keeps the indexes that deciders look through."""
 
+from collections.abc import MutableMapping
+from typing import TypeVar
+
 from events.base import JobId, NodeId, RunId
-from projections.cluster.state import Cluster, Job, JobState, Node, NodeState, OrderKey, Pool, Queued, Run
+from projections.cluster.state import Cluster, Job, JobState, Node, NodeState, OrderKey, Pool, Queued, Run, Waiting
+
+K = TypeVar("K")
 
 
 def put_node(cluster: Cluster, node: Node) -> None:
@@ -15,10 +20,7 @@ def put_node(cluster: Cluster, node: Node) -> None:
     _count(cluster, node, +1)
     if (pool := _pool(node)) is not None:
         cluster.pools.add(pool, node.node_id)
-    if node.state is NodeState.SUSPECT:
-        cluster.suspects[node.node_id] = None
-    else:
-        cluster.suspects.pop(node.node_id, None)
+    _keep(cluster.suspects, node.node_id, wanted=node.state is NodeState.SUSPECT)
 
 
 def put_slots(cluster: Cluster, node: Node) -> None:
@@ -34,10 +36,9 @@ def put_slots(cluster: Cluster, node: Node) -> None:
 
 
 def _pool(node: Node) -> Pool | None:
-    if node.state is not NodeState.UP:
+    if not node.free or node.state is not NodeState.UP:
         return None
-    free = node.free.bit_count()
-    return Pool(node.gpu_type, node.size, free) if free else None
+    return Pool(node.gpu_type, node.present.bit_count(), node.free.bit_count())
 
 
 def _count(cluster: Cluster, node: Node, by: int) -> None:
@@ -56,27 +57,22 @@ def put_job(cluster: Cluster, job: Job) -> None:
     if job.state is JobState.QUEUED:
         cluster.queue.add(*_queue_place(job), job.job_id)
     elif job.state is JobState.ADMITTED:
-        cluster.admitted.add(job.shape, job.key, job.job_id)
-        cluster.labelled.add((job.shape, job.hold), job.key, job.job_id)
-    if job.cancel and job.state is not JobState.PLACED:
-        cluster.unwanted[job.job_id] = None
-    else:
-        cluster.unwanted.pop(job.job_id, None)
+        cluster.admitted.add(Waiting(job.shape, job.hold), job.key, job.job_id)
+    _keep(cluster.unwanted, job.job_id, wanted=job.cancel and job.state is not JobState.PLACED)
 
 
 def drop_job(cluster: Cluster, job_id: JobId) -> None:
     """The job has ended and is forgotten."""
     _leave_lines(cluster, cluster.jobs[job_id])
     del cluster.jobs[job_id]
-    cluster.unwanted.pop(job_id, None)
+    _keep(cluster.unwanted, job_id, wanted=False)
 
 
 def _leave_lines(cluster: Cluster, job: Job) -> None:
     if job.state is JobState.QUEUED:
         cluster.queue.remove(*_queue_place(job))
     elif job.state is JobState.ADMITTED:
-        cluster.admitted.remove(job.shape, job.key)
-        cluster.labelled.remove((job.shape, job.hold), job.key)
+        cluster.admitted.remove(Waiting(job.shape, job.hold), job.key)
 
 
 def _queue_place(job: Job) -> tuple[Queued, OrderKey]:
@@ -94,10 +90,7 @@ def put_run(cluster: Cluster, run: Run) -> None:
 def look_at(cluster: Cluster, run_id: RunId) -> None:
     """`attention` has the run if, and only if, its state asks for a decision."""
     run = cluster.runs[run_id]
-    if asks_for_decision(run, cluster.jobs[run.job_id]):
-        cluster.attention[run_id] = None
-    else:
-        cluster.attention.pop(run_id, None)
+    _keep(cluster.attention, run_id, wanted=asks_for_decision(run, cluster.jobs[run.job_id]))
 
 
 def asks_for_decision(run: Run, job: Job) -> bool:
@@ -114,7 +107,15 @@ def asks_for_decision(run: Run, job: Job) -> bool:
 def drop_run(cluster: Cluster, run_id: RunId) -> None:
     """The run is over and is forgotten; no slot of a living node is its own any more."""
     del cluster.runs[run_id]
-    cluster.attention.pop(run_id, None)
+    _keep(cluster.attention, run_id, wanted=False)
+
+
+def _keep(members: MutableMapping[K, None], key: K, *, wanted: bool) -> None:
+    """The key is a member if, and only if, that is wanted."""
+    if wanted:
+        members[key] = None
+    elif key in members:
+        del members[key]
 
 
 def node_of(cluster: Cluster, node_id: NodeId, epoch: int) -> Node | None:

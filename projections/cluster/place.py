@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from events.base import NodeId, SlotMask
 from events.job import HoldCode, NodeShare
-from projections.cluster.state import Cluster, NodeState, Pool, Shape
+from projections.cluster.state import Cluster, Node, NodeState, Pool, Shape, Slots
 
 WHOLE_NODES_FROM: Final = 8  # GPUs; a gang of so many, or of more than a node has, takes whole nodes
 
@@ -19,21 +19,45 @@ class Misfit(NamedTuple):
     code: HoldCode
 
 
-def place(cluster: Cluster, shape: Shape) -> tuple[NodeShare, ...] | Misfit:
+class Room:
+    """The free GPUs of a cluster, less what was taken here. Cheaper than a fork that folds every placement."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.pools = cluster.pools.fork()
+        self._taken: dict[NodeId, Slots] = {}
+
+    def free(self, node: Node) -> Slots:
+        """The slots of a node that may be given away."""
+        return node.free & ~self._taken.get(node.node_id, 0)
+
+    def take(self, shares: tuple[NodeShare, ...]) -> None:
+        """The slots of these shares, which are free, are given away."""
+        for share in shares:
+            node = self.cluster.nodes[share.node_id]
+            free = self.free(node)
+            self._taken[share.node_id] = self._taken.get(share.node_id, 0) | share.slots
+            size, left = node.size, (free & ~share.slots).bit_count()
+            self.pools.remove(Pool(node.gpu_type, size, free.bit_count()), share.node_id)
+            if left:
+                self.pools.add(Pool(node.gpu_type, size, left), share.node_id)
+
+
+def place(room: Room, shape: Shape) -> tuple[NodeShare, ...] | Misfit:
     """The shares of a gang of this shape, ordered by node; or why there are none.
 
     All shares are on one GPU type, the first accepted one that holds the gang. A shape without `nodes` of under 8 GPUs
     goes to the fullest node that holds it; a larger one takes whole empty nodes of one size, and its remainder the
     fullest node that holds that. `nodes` x `gpus_per_node` goes to the fullest nodes that hold a share each.
     """
-    pools = sorted(cluster.pools.groups(), key=_fullest_first)
+    pools = sorted(room.pools.groups(), key=_fullest_first)
     for gpu_type in shape.gpu_types or sorted({pool.gpu_type for pool in pools}):
         of_type = [pool for pool in pools if pool.gpu_type == gpu_type]
-        picked = _pick(cluster, shape, of_type)
+        picked = _pick(room, shape, of_type)
         if picked is not None:
-            shares = (_share(cluster, node_id, gpus) for node_id, gpus in picked)
+            shares = (_share(room, node_id, gpus) for node_id, gpus in picked)
             return tuple(sorted(shares, key=lambda share: share.node_id))
-    return Misfit(_reason(cluster, shape))
+    return Misfit(_reason(room.cluster, shape))
 
 
 Picked = list[tuple[NodeId, int]]  # nodes and how many GPUs of each
@@ -44,54 +68,54 @@ def _fullest_first(pool: Pool) -> tuple[bool, int, int, str]:
     return (pool.free == pool.size, pool.free, pool.size, pool.gpu_type)
 
 
-def _pick(cluster: Cluster, shape: Shape, pools: list[Pool]) -> Picked | None:
+def _pick(room: Room, shape: Shape, pools: list[Pool]) -> Picked | None:
     if shape.nodes:
-        return _pick_each(cluster, pools, shape.nodes, shape.gpus_per_node)
-    if shape.gpus < WHOLE_NODES_FROM and (single := _pick_each(cluster, pools, 1, shape.gpus)):
+        return _pick_each(room, pools, shape.nodes, shape.gpus_per_node)
+    if shape.gpus < WHOLE_NODES_FROM and (single := _pick_each(room, pools, 1, shape.gpus)):
         return single
     for size in sorted({pool.size for pool in pools}, reverse=True):
-        if (picked := _pick_whole(cluster, shape.gpus, size, pools)) is not None:
+        if (picked := _pick_whole(room, shape.gpus, size, pools)) is not None:
             return picked
     return None
 
 
-def _pick_each(cluster: Cluster, pools: list[Pool], nodes: int, gpus: int) -> Picked | None:
+def _pick_each(room: Room, pools: list[Pool], nodes: int, gpus: int) -> Picked | None:
     """The `nodes` fullest nodes that have `gpus` free each."""
     picked: Picked = []
     for pool in pools:
         if pool.free >= gpus:
-            names = cluster.pools.names(pool)[: nodes - len(picked)]
+            names = room.pools.names(pool)[: nodes - len(picked)]
             picked += [(NodeId(name), gpus) for name in names]
             if len(picked) == nodes:
                 return picked
     return None
 
 
-def _pick_whole(cluster: Cluster, gpus: int, size: int, pools: list[Pool]) -> Picked | None:
+def _pick_whole(room: Room, gpus: int, size: int, pools: list[Pool]) -> Picked | None:
     """Whole nodes of one size, and the fullest other node of the type for what remains."""
     nodes, rest = divmod(gpus, size)
-    names = cluster.pools.names(Pool(pools[0].gpu_type, size, size))
+    names = room.pools.names(Pool(pools[0].gpu_type, size, size))
     if len(names) < nodes:
         return None
     picked: Picked = [(NodeId(name), size) for name in names[:nodes]]
     if rest:
         taken = {node_id for node_id, _ in picked}
-        remainder = next((n for n in _holding(cluster, pools, rest) if n not in taken), None)
+        remainder = next((n for n in _holding(room, pools, rest) if n not in taken), None)
         if remainder is None:
             return None
         picked.append((remainder, rest))
     return picked
 
 
-def _holding(cluster: Cluster, pools: list[Pool], gpus: int) -> Iterator[NodeId]:
+def _holding(room: Room, pools: list[Pool], gpus: int) -> Iterator[NodeId]:
     for pool in pools:
         if pool.free >= gpus:
-            yield from map(NodeId, cluster.pools.names(pool))
+            yield from map(NodeId, room.pools.names(pool))
 
 
-def _share(cluster: Cluster, node_id: NodeId, gpus: int) -> NodeShare:
-    node = cluster.nodes[node_id]
-    free, slots = node.free, 0
+def _share(room: Room, node_id: NodeId, gpus: int) -> NodeShare:
+    node = room.cluster.nodes[node_id]
+    free, slots = room.free(node), 0
     for _ in range(gpus):  # the lowest free slots
         lowest = free & -free
         slots |= lowest

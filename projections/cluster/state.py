@@ -71,6 +71,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     uuids: tuple[GpuUuid, ...] = ()  # slot n has uuids[n], for ever
     present: Slots = 0  # slots whose GPU the present life has
     pool: Slots = 0  # of those, found clean in this life
+    free: Slots = 0  # of those, held by no run: what may be given away
     held: dict[RunId, Slots] = {}  # by runs of this life; never changed in place
     owed: dict[RunId, Slots] = {}  # slots of runs of earlier lives that were not found clean yet; likewise
 
@@ -78,14 +79,6 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     def size(self) -> int:
         """GPUs that the node has."""
         return self.present.bit_count()
-
-    @property
-    def free(self) -> Slots:
-        """The slots that may be given away."""
-        mask = self.pool
-        for slots in self.held.values():
-            mask = mask & ~slots
-        return mask
 
     def mask(self, uuids: tuple[GpuUuid, ...]) -> Slots:
         """The slots of some GPUs; those never seen here have none."""
@@ -95,13 +88,29 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     def losing(self) -> "Node":
         """The node without its runs and its GPUs."""
         owed = {**self.owed, **self.held}
-        return msgspec.structs.replace(self, state=NodeState.LOST, pool=0, held={}, owed=owed)
+        return msgspec.structs.replace(self, state=NodeState.LOST, pool=0, free=0, held={}, owed=owed)
+
+    def pooling(self, slots: Slots) -> "Node":
+        """The node with some slots in the pool: those that no run holds are free."""
+        pool = self.pool | (slots & self.present)
+        unclean = self.present & ~pool  # a GPU that the node has no more holds nothing
+        owed = {run_id: mask for run_id, mask in self.owed.items() if mask & unclean}
+        taken = sum(self.held.values())  # disjoint
+        return msgspec.structs.replace(self, pool=pool, free=pool & ~taken, owed=owed)
+
+    def taking(self, run_id: RunId, slots: Slots) -> "Node":
+        """The node with `slots`, which are free, held by a run."""
+        held = {**self.held, run_id: slots}
+        return msgspec.structs.replace(self, held=held, free=self.free & ~slots)
 
     def freeing(self, run_id: RunId, slots: Slots) -> "Node":
         """The node with those of `slots` free that the run holds, and no others."""
-        kept = self.held.get(run_id, 0) & ~slots
-        held = {run: mask for run, mask in self.held.items() if run != run_id}
-        return msgspec.structs.replace(self, held={**held, run_id: kept} if kept else held)
+        freed = self.held.get(run_id, 0) & slots
+        held = dict(self.held)
+        if not (kept := held.pop(run_id, 0) & ~slots):
+            return msgspec.structs.replace(self, held=held, free=self.free | freed)
+        held[run_id] = kept
+        return msgspec.structs.replace(self, held=held, free=self.free | freed)
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -204,6 +213,13 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         return self.shares[bit.bit_length() - 1].node_epoch if bit else NodeEpoch(0)
 
 
+class Waiting(NamedTuple):
+    """The line of the admitted jobs that need the same, and of which the log says the same."""
+
+    shape: Shape
+    hold: HoldCode
+
+
 class Queued(StrEnum):
     """The lines of jobs that wait for admission."""
 
@@ -227,8 +243,7 @@ class Cluster:
         self.jobs: MutableMapping[JobId, Job] = {}
         self.runs: MutableMapping[RunId, Run] = {}
         self.queue: Lines[Queued, JobId] = Lines()
-        self.admitted: Lines[Shape, JobId] = Lines()
-        self.labelled: Lines[tuple[Shape, HoldCode], JobId] = Lines()  # the admitted, by what was last said of them
+        self.admitted: Lines[Waiting, JobId] = Lines()
         self.attention: MutableMapping[RunId, None] = {}  # runs that lifecycle has something to say about
         self.unwanted: MutableMapping[JobId, None] = {}  # cancelled jobs that have no GPUs
         self.suspects: MutableMapping[NodeId, None] = {}
@@ -243,7 +258,6 @@ class Cluster:
             setattr(fork, name, fork_map(getattr(self, name)))
         fork.queue = self.queue.fork()
         fork.admitted = self.admitted.fork()
-        fork.labelled = self.labelled.fork()
         fork.pools = self.pools.fork()
         return fork
 

@@ -6,7 +6,7 @@ from typing import Final
 from events.ask import Why
 from events.base import JobId, run_id_of
 from events.job import HoldCode
-from projections.cluster.place import Misfit, place
+from projections.cluster.place import Misfit, Room, place
 from projections.cluster.state import Cluster, Job, JobState, NodeState, Shape
 
 BLOCKERS_MAX: Final = 5
@@ -86,7 +86,7 @@ def _reason(cluster: Cluster, job: Job, have: dict[str, int], at: datetime) -> t
             f"attempt {job.attempt} failed; the next is not before {seconds:.0f} s from now",
             "wait",
         )
-    placed = place(cluster, shape)
+    placed = place(Room(cluster), shape)
     code = placed.code if isinstance(placed, Misfit) else HoldCode.NOT_EVALUATED
     total, free, whole = have["gpus_total"], have["gpus_free"], have["nodes_free_whole"]
     match code:

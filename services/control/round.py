@@ -7,8 +7,9 @@ from typing import Final
 
 from events.base import Event
 from events.head import PassedOver, RoundDecided
+from events.job import JobHeld, JobPlaced
 from projections.cluster.evolve import evolve
-from projections.cluster.state import Cluster
+from projections.cluster.state import Cluster, Waiting
 from projections.cluster.tick import Tick
 from services.admission.decide import decide as admission
 from services.health.decide import decide as health
@@ -25,9 +26,10 @@ def decide_all(cluster: Cluster, tick: Tick, *, version: str = "") -> list[Event
     """What all deciders say in turn, their record first; nothing when none has anything to say."""
     fork = cluster.fork()
     events: list[Event] = []
+    decided: list[Event] = []
     for decide in DECIDERS:
-        decided = decide(fork, tick)
         fork = reduce(evolve, map(tick.decided, decided), fork)
+        decided = decide(fork, tick)
         events += decided
     if not events:
         return []
@@ -36,14 +38,23 @@ def decide_all(cluster: Cluster, tick: Tick, *, version: str = "") -> list[Event
         epoch=cluster.epoch,
         decided_at=tick.position,
         events=len(events),
-        passed_over=_passed_over(fork),
+        passed_over=_passed_over(fork, decided),
         version=version,
     )
     return [record, *events]
 
 
-def _passed_over(fork: Cluster) -> tuple[PassedOver, ...]:
-    """Why the jobs that are still waiting for GPUs got none, a line a shape and code."""
-    waiting = Counter({group: fork.labelled.count(group) for group in fork.labelled.groups()})
-    lines = sorted(waiting.items(), key=lambda line: (-line[1], line[0]))[:PASSED_OVER_MAX]
-    return tuple(PassedOver(str(shape), jobs, code.value) for (shape, code), jobs in lines)
+def _passed_over(fork: Cluster, decided: list[Event]) -> tuple[PassedOver, ...]:
+    """Why the jobs that still wait for GPUs got none, a line a shape and code. `decided` is not in the fork yet."""
+    waiting = Counter({line: fork.admitted.count(line) for line in fork.admitted.groups()})
+    for event in decided:
+        match event:
+            case JobPlaced() | JobHeld():
+                job = fork.jobs[event.job_id]
+                waiting[Waiting(job.shape, job.hold)] -= 1
+                if isinstance(event, JobHeld):
+                    waiting[Waiting(job.shape, event.code)] += 1
+            case _:
+                pass
+    lines = sorted(((line, jobs) for line, jobs in waiting.items() if jobs), key=lambda line: (-line[1], line[0]))
+    return tuple(PassedOver(str(line.shape), jobs, line.hold.value) for line, jobs in lines[:PASSED_OVER_MAX])

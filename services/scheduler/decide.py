@@ -7,8 +7,7 @@ from typing import Final
 
 from events.base import Event, JobId, run_id_of
 from events.job import HoldCode, JobHeld, JobPlaced, NodeShare
-from projections.cluster.evolve import evolve
-from projections.cluster.place import Misfit, place
+from projections.cluster.place import Misfit, Room, place
 from projections.cluster.state import Cluster, Job, OrderKey, Shape
 from projections.cluster.tick import Tick
 
@@ -23,33 +22,37 @@ def decide(cluster: Cluster, tick: Tick) -> list[Event]:
     Jobs are tried in order: priority class, then age. One that does not fit never blocks a smaller one behind it, and
     stands for all of its shape: what did not fit will not fit later in the round, since GPUs only get fewer.
     """
-    cluster = cluster.fork()
+    room = Room(cluster)
     events: list[Event] = []
     misfits: dict[Shape, HoldCode] = {}
+    placed: set[JobId] = set()
     lines = Lineup(cluster)
     while lines and len(events) < PLACED_MAX:
         shape, job_id = lines.first()
-        match place(cluster, shape):
+        if shape in misfits:
+            lines.drop()
+            continue
+        match place(room, shape):
             case Misfit(code):
                 misfits[shape] = code
                 lines.drop()
             case shares:
-                event = _placed(cluster.jobs[job_id], shares, tick)
-                events.append(event)
-                cluster = evolve(cluster, tick.decided(event))  # the next job sees what this took
+                events.append(_placed(cluster.jobs[job_id], shares, tick))
+                placed.add(job_id)
+                room.take(shares)  # the next job sees what this took
                 lines.advance()
-    return events + _holds(cluster, misfits, tick)
+    return events + _holds(cluster, misfits, placed, tick)
 
 
 class Lineup:
-    """The admitted jobs in order over all shapes, each shape a line that can be dropped whole."""
+    """The admitted jobs in order over all lines, each of which can be dropped whole: its jobs are of one shape."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._heap: list[tuple[OrderKey, Shape, JobId, Iterator[tuple[OrderKey, JobId]]]] = []
-        for shape in cluster.admitted.groups():
-            line = ((key, job_id) for key, job_id in cluster.admitted.line(shape) if not cluster.jobs[job_id].cancel)
+        for waiting in cluster.admitted.groups():
+            line = ((key, job_id) for key, job_id in cluster.admitted.line(waiting) if not cluster.jobs[job_id].cancel)
             if (entry := next(line, None)) is not None:
-                self._heap.append((entry[0], shape, entry[1], line))
+                self._heap.append((entry[0], waiting.shape, entry[1], line))
         heapify(self._heap)  # keys differ, so nothing behind them is compared
 
     def __bool__(self) -> bool:
@@ -69,7 +72,7 @@ class Lineup:
             heapreplace(self._heap, (entry[0], shape, entry[1], line))
 
     def drop(self) -> None:
-        """Leave out every job of the first one's shape."""
+        """Leave out the first and all behind it in its line: jobs of the same shape."""
         heappop(self._heap)
 
 
@@ -79,19 +82,19 @@ def _placed(job: Job, shares: tuple[NodeShare, ...], tick: Tick) -> JobPlaced:
     return JobPlaced(**tick.of_job(job), run_id=run_id, attempt=attempt, shares=shares)
 
 
-def _holds(cluster: Cluster, misfits: dict[Shape, HoldCode], tick: Tick) -> list[Event]:
-    """A word for each waiting job of which the log says another code than what holds now."""
+def _holds(cluster: Cluster, misfits: dict[Shape, HoldCode], placed: set[JobId], tick: Tick) -> list[Event]:
+    """A word for each job that did not fit and of which the log says another code than what holds now."""
     events: list[Event] = []
     left = HELD_MAX
-    for shape, said in sorted(cluster.labelled.groups()):
-        code = misfits.get(shape)
-        if code is None or code is said:
+    for waiting in sorted(cluster.admitted.groups()):
+        code = misfits.get(waiting.shape, waiting.hold)
+        if code is waiting.hold:
             continue
-        for _, job_id in cluster.labelled.line((shape, said)):
+        for _, job_id in cluster.admitted.line(waiting):
             if not left:
                 return events
             left -= 1
             job = cluster.jobs[job_id]
-            if job.held_at is None or job.held_at + HELD_AGAIN_AFTER <= tick.at:
+            if job_id not in placed and (job.held_at is None or job.held_at + HELD_AGAIN_AFTER <= tick.at):
                 events.append(JobHeld(**tick.of_job(job), code=code))
     return events

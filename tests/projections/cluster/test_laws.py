@@ -169,8 +169,7 @@ def indexes(cluster: Cluster) -> dict[str, object]:
     return {
         "queue": {group: list(cluster.queue.line(group)) for group in cluster.queue.groups()},
         "admitted": {group: list(cluster.admitted.line(group)) for group in cluster.admitted.groups()},
-        "labelled": {group: list(cluster.labelled.line(group)) for group in cluster.labelled.groups()},
-        "counts": {group: cluster.labelled.count(group) for group in cluster.labelled.groups()},
+        "counts": {group: cluster.admitted.count(group) for group in cluster.admitted.groups()},
         "pools": {pool: cluster.pools.names(pool) for pool in cluster.pools.groups()},
         "sizes": dict(cluster.sizes),
         "asking": (set(cluster.attention), set(cluster.unwanted), set(cluster.suspects)),

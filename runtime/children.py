@@ -178,7 +178,9 @@ class FolderLock:
         self._file: IO[str] | None = None
 
     def take(self) -> None:
-        """The folder is ours. Raises `Fault` if another living process has it."""
+        """The folder is ours, if it was not yet. Raises `Fault` if another living process has it."""
+        if self._file is not None:
+            return
         self._path.parent.mkdir(parents=True, exist_ok=True)
         file = self._path.open("a+")
         try:

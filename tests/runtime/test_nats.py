@@ -1,6 +1,7 @@
 """Connections to NATS, on a real server: what is survived, what is said, what ends the process."""
 
 import asyncio
+import os
 import signal
 import threading
 
@@ -10,7 +11,7 @@ import structlog.testing
 
 from runtime.embedded.nats import EmbeddedNats
 from runtime.fault import Fault
-from runtime.nats import Connection, Login, alive, connect
+from runtime.nats import Connection, Login, connect
 from tests.fixtures.waiting import until
 
 
@@ -26,7 +27,7 @@ async def test_a_connection_comes_back_after_a_restart_of_the_server(
     await until(lambda: nats_connection.is_connected)
     await nats_connection.publish("any", b"x")
     assert (await heard.next_msg(timeout=2)).data == b"x"
-    assert await alive(nats_connection)
+    assert await nats_connection.alive()
 
 
 async def test_nothing_said_while_disconnected_is_sent_later(
@@ -38,11 +39,38 @@ async def test_nothing_said_while_disconnected_is_sent_later(
     await until(lambda: not nats_connection.is_connected)
     with pytest.raises(nats.errors.OutboundBufferLimitError):
         await nats_connection.publish("any", b"x")
-    assert not await alive(nats_connection, within_s=0.2)
+    assert not await nats_connection.alive(within_s=0.2)
 
 
-async def test_a_wrong_password_and_an_absent_server_are_told_apart() -> None:
-    """Neither is waited for without end."""
+async def test_a_server_that_does_not_answer_in_time_breaks_nothing(
+    nats_server: EmbeddedNats, nats_connection: Connection
+) -> None:
+    """Its late answers find their place: the connection is as good as before."""
+    assert nats_server.pid is not None
+    os.kill(nats_server.pid, signal.SIGSTOP)
+    assert not await nats_connection.alive(within_s=0.05)
+    with pytest.raises(nats.errors.FlushTimeoutError):
+        await nats_connection.flush(timeout=0.05)
+    os.kill(nats_server.pid, signal.SIGCONT)
+    assert await nats_connection.alive()
+    assert (await nats_connection.jetstream().account_info()).streams == 0
+
+
+async def test_a_flush_follows_what_was_published(nats_server: EmbeddedNats, nats_connection: Connection) -> None:
+    """When it returns, the server has everything: others have been sent it."""
+    other = await connect(nats_server.login("system"), name="other")
+    heard = await other.subscribe("any")
+    await other.flush()
+    for _ in range(100):
+        await nats_connection.publish("any", bytes(10_000))
+    await nats_connection.flush()
+    await other.flush()
+    assert heard.pending_msgs == 100
+    await other.close()
+
+
+async def test_an_absent_server_is_not_waited_for_without_end() -> None:
+    """Who cannot connect says so."""
     with pytest.raises(Fault) as absent:
         await connect(Login(urls=("nats://127.0.0.1:1",)), name="test", within_s=0.5)
     assert absent.value.code == "nats_unreachable"

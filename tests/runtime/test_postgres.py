@@ -25,7 +25,7 @@ async def test_every_session_has_our_settings(postgres_dsn: str) -> None:
 
 async def test_a_pool_waits_for_its_server_and_survives_its_restart(tmp_path: Path) -> None:
     """Processes start in any order; after a crash of the server the next statement finds the new one."""
-    server = EmbeddedPostgres(tmp_path)
+    server = EmbeddedPostgres(tmp_path, durable=False)
     waiting = asyncio.create_task(create_pool(server.dsn, name="test"))
     await server.start()
     pool = await waiting
@@ -49,5 +49,5 @@ async def test_a_server_that_is_not_there_is_a_fault(tmp_path: Path, monkeypatch
     """After a while, not never."""
     monkeypatch.setattr(postgres, "CONNECT_WITHIN_S", 0.3)
     with pytest.raises(Fault) as absent:
-        await create_pool(EmbeddedPostgres(tmp_path).dsn, name="test")
+        _ = await create_pool(EmbeddedPostgres(tmp_path, durable=False).dsn, name="test")
     assert absent.value.code == "postgres_unreachable"

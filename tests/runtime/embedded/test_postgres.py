@@ -47,7 +47,7 @@ def _fork_and_exit() -> None:
 
 async def test_it_survives_kills_and_whatever_they_leave(tmp_path: Path) -> None:
     """What was committed is there after each kind of crash, and no start trips over the remains of the last life."""
-    server = EmbeddedPostgres(tmp_path)
+    server = EmbeddedPostgres(tmp_path, durable=False)
     await server.start()
     await _execute(server, "CREATE TABLE kept (n int)", "INSERT INTO kept VALUES (1)")
 
@@ -73,7 +73,7 @@ async def test_it_survives_kills_and_whatever_they_leave(tmp_path: Path) -> None
 
 async def test_what_an_earlier_life_left_running_is_ended(tmp_path: Path) -> None:
     """A server that outlived its parent is stopped in order before another starts on the same data."""
-    server = EmbeddedPostgres(tmp_path)
+    server = EmbeddedPostgres(tmp_path, durable=False)
     await server.start()
     await _execute(server, "CREATE TABLE kept (n int)")
     left_over = server._child
@@ -91,7 +91,7 @@ async def test_what_an_earlier_life_left_running_is_ended(tmp_path: Path) -> Non
 
 async def test_a_stop_cuts_off_clients_and_leaves_no_process(tmp_path: Path) -> None:
     """A client that stays connected does not delay it."""
-    server = EmbeddedPostgres(tmp_path)
+    server = EmbeddedPostgres(tmp_path, durable=False)
     await server.start()
     connection = await asyncpg.connect(server.dsn)
     await server.stop()
@@ -101,7 +101,7 @@ async def test_a_stop_cuts_off_clients_and_leaves_no_process(tmp_path: Path) -> 
 
 async def test_a_folder_in_use_is_refused_and_its_server_left_alone(tmp_path: Path) -> None:
     """A second `muster up` on one data directory must not stop the first one's server."""
-    server = EmbeddedPostgres(tmp_path)
+    server = EmbeddedPostgres(tmp_path, durable=False)
     await server.start()
     with pytest.raises(Fault) as refused:
         await EmbeddedPostgres(tmp_path).start()
@@ -115,7 +115,7 @@ async def test_an_init_cut_short_is_done_again(tmp_path: Path) -> None:
     unfinished = tmp_path / "postgres" / "data.unfinished"
     unfinished.mkdir(parents=True)
     (unfinished / "PG_VERSION").write_text("18\n")
-    server = EmbeddedPostgres(tmp_path)
+    server = EmbeddedPostgres(tmp_path, durable=False)
     await server.start()
     assert await _execute(server, "SELECT 1") != []
     assert not unfinished.exists()
@@ -127,7 +127,7 @@ async def test_a_long_path_and_a_closed_folder_above_are_no_obstacle(tmp_path: P
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
     folder = closed / ("long-" * 20)
-    server = EmbeddedPostgres(folder)
+    server = EmbeddedPostgres(folder, durable=False)
     await server.start()
     sockets = Path(server.dsn.partition("host=")[2])
     assert len(str(sockets / ".s.PGSQL.5432")) <= SOCKET_PATH_MAX < len(str(folder))
@@ -141,7 +141,7 @@ async def test_a_long_path_and_a_closed_folder_above_are_no_obstacle(tmp_path: P
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
 async def test_a_socket_folder_of_a_stranger_is_refused(tmp_path: Path) -> None:
     """In /tmp anybody may have made it first, and would then read what we send."""
-    server = EmbeddedPostgres(tmp_path / ("long-" * 25))
+    server = EmbeddedPostgres(tmp_path / ("long-" * 25), durable=False)
     sockets = Path(server.dsn.partition("host=")[2])
     _make_for_a_stranger(sockets)
     with pytest.raises(Fault) as refused:
@@ -153,7 +153,7 @@ async def test_a_socket_folder_of_a_stranger_is_refused(tmp_path: Path) -> None:
 
 async def test_two_servers_run_at_once_and_stop_apart(tmp_path: Path) -> None:
     """Two clones on one machine know nothing of each other, with all that durability needs switched on."""
-    one, other = EmbeddedPostgres(tmp_path / "one"), EmbeddedPostgres(tmp_path / "other")
+    one, other = EmbeddedPostgres(tmp_path / "one", durable=False), EmbeddedPostgres(tmp_path / "other")
     await one.start()
     await other.start()
     await one.stop()
@@ -166,7 +166,7 @@ async def test_two_servers_run_at_once_and_stop_apart(tmp_path: Path) -> None:
 
 async def test_a_child_that_forks_off_takes_nothing_down(tmp_path: Path) -> None:
     """A forked copy of the parent that exits leaves the server alone."""
-    server = EmbeddedPostgres(tmp_path)
+    server = EmbeddedPostgres(tmp_path, durable=False)
     await server.start()
     _fork_and_exit()
     assert await _execute(server, "SELECT 1") != []

@@ -1,6 +1,5 @@
 """The HTTP API as the commands call it: where it is, retries under one idempotency key, refusals as `Failure`."""
 
-import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ CONNECT_S: Final = 5.0
 ANSWER_S: Final = 40.0  # longer than the API itself waits for the log
 TRIES: Final = 5
 PAUSE_S: Final = 0.2  # after the first try, doubled after each
-AGAIN: Final = frozenset({429, 502, 503, 504})  # it may help to ask again: with the same key nothing is done twice
+AGAIN: Final = frozenset({429, 502, 503})  # it may help to ask again: with the same key nothing is done twice
 API: Final = "/v1"
 
 Json = dict[str, Any]
@@ -129,17 +128,14 @@ class Client:
 
 def refusal(status: int, document: Mapping[str, Any], thing: str) -> Failure:
     """What a response that did not go well means for the command."""
-    body = document.get("error") if isinstance(document.get("error"), dict) else document
-    assert isinstance(body, Mapping)
-    code = str(body.get("code", ""))
-    detail = body.get("message") or body.get("detail") or f"the server answered {status}"
-    message = detail if isinstance(detail, str) else json.dumps(detail)
-    if job_id := body.get("job_id"):
+    code = str(document.get("code", ""))
+    message = str(document.get("detail") or f"the server answered {status}")
+    if job_id := document.get("job_id"):
         message = f"{message} (job {job_id})" if str(job_id) not in message else message
     exit_code = {404: ExitCode.NOT_FOUND, 504: ExitCode.TIMEOUT}.get(status, ExitCode.REFUSED)
     if status in {429, 502, 503}:
         exit_code = ExitCode.UNREACHABLE
-    return Refusal(thing, message, hint=str(body.get("hint") or ""), code=exit_code, named=code)
+    return Refusal(thing, message, hint=str(document.get("hint") or ""), code=exit_code, named=code)
 
 
 class Refusal(Failure):

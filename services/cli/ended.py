@@ -15,6 +15,7 @@ LOOK_FIRST_S: Final = 0.1
 LOOK_LAST_S: Final = 1.0
 OUTAGE_MAX_S: Final = 60.0  # a server that restarts is waited for; one that stays away ends the wait
 CODE_MAX: Final = 255
+AWAY: Final = (ExitCode.UNREACHABLE, ExitCode.TIMEOUT)  # of one answer: servers or tables that come back
 
 
 def wait_for(
@@ -32,7 +33,7 @@ def wait_for(
         try:
             job = client.get(job_path(job_id), {"min_position": since or None}, thing=job_id)
         except Failure as failure:
-            if failure.code is not ExitCode.UNREACHABLE or CLOCK.monotonic() - answered_s > OUTAGE_MAX_S:
+            if failure.code not in AWAY or CLOCK.monotonic() - answered_s > OUTAGE_MAX_S:
                 raise
         else:
             answered_s = CLOCK.monotonic()

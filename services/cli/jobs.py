@@ -8,7 +8,7 @@ import typer
 
 from services.cli.client import Client
 from services.cli.ended import TERMINAL, exit_code_of, say_end, wait_for
-from services.cli.failure import EXIT_CODES, ExitCode, say
+from services.cli.failure import EXIT_CODES, Failure, say
 from services.cli.options import ApiUrl, AsJson, JobIdArgument, connect, job_path
 from services.cli.table import Column, ago, duration, parse_time, print_table
 
@@ -234,11 +234,14 @@ def cancel(
 ) -> None:
     """End a job: its processes are stopped and its GPUs returned. Without effect on one that has ended."""
     with connect(api_url) as client:
-        state = str(client.get(job_path(job_id), thing=job_id)["state"])
         answer = client.post(f"{job_path(job_id)}:cancel", {"reason": reason}, thing=job_id)
+        try:
+            state = str(client.get(job_path(answer["job_id"]), thing=job_id)["state"])
+        except Failure:
+            state = ""  # tables that are away keep nobody from cancelling
     if as_json:
         print(json.dumps(answer))
     if state in TERMINAL:
         say(f"{job_id}: had already ended ({state.replace('_', ' ')})")
-        raise typer.Exit(ExitCode.OK)
-    say(f"{job_id}: will be stopped; muster wait {job_id} returns when it has")
+    else:
+        say(f"{job_id}: will be stopped; muster wait {job_id} returns when it has")

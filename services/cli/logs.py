@@ -28,7 +28,7 @@ def logs(
 ) -> None:
     """What the job printed, each line after the number of its rank (without it with --rank).
 
-    --json: one document a line, with `rank`, `stream`, `text`, `at`.
+    --json: one document a line, with `rank`, `text`, `at`, `run_id`, `node_id`.
     """
     with connect(api_url) as client:
         wanted = {"rank": rank, "tail": tail}

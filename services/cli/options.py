@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
@@ -20,13 +20,9 @@ ApiUrl = Annotated[
         show_default=False,
     ),
 ]
-Team = Annotated[
-    str, typer.Option("--team", envvar="MUSTER_TEAM", metavar="NAME", help="The team that asks.", show_default=True)
-]
+Team = Annotated[str, typer.Option("--team", envvar="MUSTER_TEAM", metavar="NAME", help="The team that asks.")]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON with stable fields instead of text.")]
 JobIdArgument = Annotated[str, typer.Argument(metavar="ID", help="The job's id.", show_default=False)]
-
-TEAM_DEFAULT: Final = "default"
 
 
 def connect(api_url: str) -> Client:

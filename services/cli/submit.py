@@ -11,7 +11,7 @@ from services.cli.client import Client, Refusal
 from services.cli.ended import exit_code_of, say_end, wait_for
 from services.cli.failure import EXIT_CODES, ExitCode, say
 from services.cli.logs import follow_logs
-from services.cli.options import TEAM_DEFAULT, ApiUrl, AsJson, Team, connect
+from services.cli.options import ApiUrl, AsJson, Team, connect
 from services.cli.specfile import Spec, name_of, parse_env, read_spec
 
 Key = Annotated[
@@ -40,7 +40,7 @@ def submit(
     """Submit the job described in FILE. Its id, and nothing else, is on stdout (with --follow: on stderr)."""
     with connect(api_url) as client:
         spec = read_spec(file)
-        answer = _submitted(client, spec, key=key, team=team or str(spec.body.get("team") or TEAM_DEFAULT))
+        answer = _submitted(client, spec, key=key, team=team)
         _show_answer(answer, as_json=as_json, output_follows=follow)
         if wait or follow:
             _stay(client, answer, follow=follow, timeout_s=timeout)
@@ -77,7 +77,7 @@ def run(
     }  # fmt: skip
     spec = Spec({field: value for field, value in given.items() if value is not None}, "run", {})
     with connect(api_url) as client:
-        answer = _submitted(client, spec, key=key, team=team or TEAM_DEFAULT)
+        answer = _submitted(client, spec, key=key, team=team)
         follow = not detach and not wait
         _show_answer(answer, as_json=as_json, output_follows=follow)
         if not detach:

@@ -27,8 +27,17 @@ from runtime.logging import get_logger
 from runtime.nats import Connection, connect
 from runtime.postgres import Pool, create_pool
 from runtime.serve_requests import Served, serving
-from runtime.settings import CommonSettings, ControlSettings, DispatcherSettings, GateSettings, ReaderSettings
+from runtime.settings import (
+    ApiSettings,
+    CommonSettings,
+    ControlSettings,
+    DispatcherSettings,
+    GateSettings,
+    ReaderSettings,
+)
 from runtime.stopping import Stop, run_until_stopped
+from services.api.app import open_api
+from services.api.parts import Parts
 from services.control.answers import answering_why
 from services.control.leader import ControlPlane, Name, Watcher
 from services.control.snapshots import Snapshots
@@ -164,6 +173,21 @@ async def gate(stop: Stop) -> None:
         log = JetStreamLog(connection, settings.cell, source="gate")
         async with open_gate(log, CLOCK) as opened, serve(opened, connection, Subjects(settings.cell)):
             await stop.wait()
+
+
+async def api(stop: Stop) -> None:
+    """The HTTP API answered until `stop`, with a gate of its own."""
+    settings = read(ApiSettings)
+    async with connected(settings, "api") as connection, database(settings, "api", size_max=8) as pool:
+        await standing_log(connection, settings.cell)
+        log = JetStreamLog(connection, settings.cell, source="gate")
+        async with open_gate(log, CLOCK) as opened:
+            parts = Parts(
+                gate=opened, log=log, pool=pool, connection=connection, subjects=Subjects(settings.cell), clock=CLOCK
+            )
+            async with open_api(parts, host=settings.host, port=settings.port) as url:
+                logger.info("api_listens", url=url)
+                await stop.wait()
 
 
 async def projector(stop: Stop) -> None:

@@ -5,9 +5,10 @@ import os
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
+import agent.start
 from runtime.fault import Fault
 from runtime.logging import configure, get_logger
-from runtime.settings import CommonSettings
+from runtime.settings import AgentSettings, CommonSettings
 from runtime.stopping import Stop, run_until_stopped, stop_on_signals
 from services.main import parts
 from services.main.parts import read
@@ -46,6 +47,17 @@ async def _run(names: tuple[str, ...]) -> int:
         except* Fault as faults:
             raise _first(faults) from faults
     return 1 if stop.failed else 0
+
+
+def run_agent() -> int:
+    """The exit code of a node's agent. Raises `Fault`."""
+    settings = read(AgentSettings)
+    configure(process="agent", level=settings.log_level)
+    try:
+        agent.start.main(settings, os.environ)
+    except* Fault as faults:
+        raise _first(faults) from faults
+    return 0
 
 
 def _first(group: BaseExceptionGroup[Fault]) -> Fault:

@@ -159,7 +159,7 @@ class Up:
             "MUSTER_HEARTBEAT_EVERY_S": "2",
             "MUSTER_DATA_DIR": str(self._plan.data_dir / "nodes" / node_id),
         }
-        argv = (sys.executable, "-I", "-m", "services.cli", "agent")
+        argv = (sys.executable, "-I", "-m", "agent")
         return Program(name=node_id, argv=argv, env=env | self._login(f"agent-{node_id}"), grace_s=AGENT_GRACE_S)
 
     def _login(self, user: str) -> dict[str, str]:

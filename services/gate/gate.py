@@ -2,7 +2,7 @@
 
 import asyncio
 import hashlib
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
@@ -16,7 +16,7 @@ from events.log.port import Log, Unknown
 from events.subjects import family_subject
 from runtime.clock import Clock
 from runtime.logging import get_logger
-from services.gate.lane import NO_ANSWER, WAITING_MAX, Lane
+from services.gate.lane import NO_ANSWER, WAITING_MAX, Counts, Lane
 from services.gate.names import KEY_MAX, is_job_id, job_id_for, name_problem, near_name, shown
 from services.gate.reports import invalid, problem_of
 from services.gate.spec import checked, request_hash
@@ -39,8 +39,11 @@ class Gate:
         self._log = log
         self._clock = clock
         self._asks = Lane(log, clock, waiting_max=waiting_max)
-        self._reports = Lane(log, clock, waiting_max=waiting_max)  # of its own, so that repeated submissions never delay a release
+        self._reports = Lane(
+            log, clock, waiting_max=waiting_max
+        )  # of its own, so that repeated submissions never delay a release
         self._reported: OrderedDict[bytes, Position] = OrderedDict()
+        self.answers: Counter[tuple[str, str]] = Counter()  # given so far, by what was asked and the outcome
 
     async def run(self) -> None:
         """Record what is taken in, until cancelled."""
@@ -48,12 +51,17 @@ class Gate:
             group.create_task(self._asks.run())
             group.create_task(self._reports.run())
 
+    @property
+    def counts(self) -> dict[str, Counts]:
+        """What each lane has done."""
+        return {"asks": self._asks.counts, "reports": self._reports.counts}
+
     async def submit(self, team: TeamId, ask: Submit, by: str) -> Answer:
         """Record that `team` wants a job. Its key again gives the same job, or a conflict when the spec is another one."""
         submitted = self._submitted(team, ask, by)
         if isinstance(submitted, Refused):
-            return submitted
-        return await self._asks.record([submitted], size=_size(submitted))
+            return self._told("submit", submitted)
+        return self._told("submit", await self._asks.record([submitted], size=_size(submitted)))
 
     async def submit_many(self, team: TeamId, asks: Sequence[Submit], by: str) -> list[Answer]:
         """Record many jobs, each answered for itself, in the order of the asks."""
@@ -66,6 +74,19 @@ class Gate:
 
     async def cancel(self, team: TeamId, ask: Cancel, by: str) -> Answer:
         """Record that `team` no longer wants a job. Without effect on one that has ended."""
+        return self._told("cancel", await self._cancel(team, ask, by))
+
+    async def report(self, node_id: NodeId, report: Report) -> Answer:
+        """Record what the agent of a node saw, in order, all or nothing."""
+        return self._told("report", await self._report(node_id, report))
+
+    def _told(self, asked: str, answer: Answer) -> Answer:
+        """The answer, counted."""
+        outcome = answer.code.value if isinstance(answer, Refused) else "repeated" if answer.repeated else "accepted"
+        self.answers[asked, outcome] += 1
+        return answer
+
+    async def _cancel(self, team: TeamId, ask: Cancel, by: str) -> Answer:
         problem = _team_problem(team) or _text_problem(ask.trace, ask.reason)
         if problem is not None:
             return problem
@@ -84,8 +105,7 @@ class Gate:
             return Accepted(position=last.position, job_id=ask.job_id, repeated=True)
         return await self._asks.record([event], size=_size(event))
 
-    async def report(self, node_id: NodeId, report: Report) -> Answer:
-        """Record what the agent of a node saw, in order, all or nothing."""
+    async def _report(self, node_id: NodeId, report: Report) -> Answer:
         problem = problem_of(node_id, report)
         if problem is not None:
             logger.info("report_refused", node_id=node_id[:40], code=problem.code, message=problem.message)

@@ -3,6 +3,7 @@
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from events.ask import Accepted, Answer, RefusalCode, Refused
@@ -21,7 +22,8 @@ WAITING_MAX: Final = 20_000  # facts that wait for their append
 WAITING_BYTES_MAX: Final = 64 << 20
 KNOWN_MAX: Final = 50_000  # submissions whose repeat is answered without asking the log
 ATTEMPTS_MAX: Final = 8  # appends tried for one group, each without those that turned out to be repeats
-BACKOFF_S: Final = 0.02  # doubled with each attempt that met another writer and no repeat
+BACKOFF_S: Final = 0.02  # doubled with each attempt that met another writer and no repeat, up to `BACKOFF_MAX_S`
+BACKOFF_MAX_S: Final = 0.2
 LOOKUPS_MAX: Final = 50  # under way at once
 RESOLVE_S: Final = 3.0  # how long an append without an answer is looked for in the log
 RESOLVE_EVERY_S: Final = 0.1
@@ -47,6 +49,17 @@ class Standing(NamedTuple):
     key: str
     request_hash: str
     position: Position
+
+
+@dataclass
+class Counts:
+    """What a lane has done since it was made, for metrics."""
+
+    appends: int = 0  # that went through
+    facts: int = 0  # in them
+    conflicts: int = 0  # appends refused
+    unknown: int = 0  # appends without an answer
+    waiting: int = 0  # facts that wait now
 
 
 class Entry:
@@ -84,8 +97,8 @@ class Lane:
         self._clock = clock
         self._waiting_max = waiting_max
         self._waiting: deque[Entry] = deque()
-        self._waiting_facts = 0
         self._waiting_bytes = 0
+        self.counts = Counts()
         self._filled = asyncio.Event()
         self._open = True
         self._known: OrderedDict[JobId, Standing] = OrderedDict()
@@ -95,12 +108,12 @@ class Lane:
         """Put `facts`, of about `size` bytes, into the log together with those of others. The position is of the last."""
         if not self._open:
             return STOPPING
-        facts_ahead, bytes_ahead = self._waiting_facts + len(facts), self._waiting_bytes + size
+        facts_ahead, bytes_ahead = self.counts.waiting + len(facts), self._waiting_bytes + size
         if facts_ahead > self._waiting_max or bytes_ahead > WAITING_BYTES_MAX:
             return BUSY
         entry = Entry(facts, size)
         self._waiting.append(entry)
-        self._waiting_facts, self._waiting_bytes = facts_ahead, bytes_ahead
+        self.counts.waiting, self._waiting_bytes = facts_ahead, bytes_ahead
         self._filled.set()
         return await entry.answer()
 
@@ -129,7 +142,7 @@ class Lane:
             if taken and (facts > GROUP_MAX or size > GROUP_BYTES_MAX):
                 break
             taken.append(self._waiting.popleft())
-            self._waiting_facts -= len(entry.facts)
+            self.counts.waiting -= len(entry.facts)
             self._waiting_bytes -= entry.size
         if not self._waiting:
             self._filled.clear()
@@ -163,18 +176,22 @@ class Lane:
             try:
                 last = await self._log.record(facts)
             except Conflict:
+                self.counts.conflicts += 1
                 await self._answer_repeats(entries)
             except Unknown as unknown:
+                self.counts.unknown += 1
                 logger.warning("append_unknown", facts=len(facts), cause=str(unknown))
                 found = await self._found(facts[-1])
                 self._accept(entries, found) if found else _answer_all(entries, NO_ANSWER)
                 return
             else:
+                self.counts.appends += 1
+                self.counts.facts += len(facts)
                 self._accept(entries, last)
                 return
             left = [entry for entry in entries if not entry.settled]
             if len(left) == len(entries):  # met another writer in flight, and no repeat
-                await asyncio.sleep(BACKOFF_S * 2**attempt)
+                await asyncio.sleep(min(BACKOFF_S * 2**attempt, BACKOFF_MAX_S))
             entries = left
         _answer_all(entries, BUSY)
 

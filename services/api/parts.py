@@ -1,0 +1,131 @@
+"""What the API is made of: the gate, the log, the tables, a connection; and how routes get at it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Annotated, Final, NamedTuple
+
+from fastapi import Depends, Query, Request, Response
+from prometheus_client import CollectorRegistry
+
+from events.base import Position
+from events.codec import Codec
+from events.log.port import Reader
+from events.subjects import Subjects
+from projections.tables import projection_position
+from projections.tables.waiting import Shown
+from runtime.clock import Clock
+from runtime.nats import Connection
+from runtime.postgres import ABSENT, AWAY, Pool
+from runtime.postgres import Connection as Session
+from services.api.metrics import GateMetrics, Gauges
+from services.api.problems import trouble
+from services.api.sse import Streams
+from services.api.tail import Tail
+from services.gate.gate import Gate
+
+READ_S: Final = 10.0  # for all that one request reads from the tables
+BEHIND_S: Final = 10.0  # how long a request waits for the tables to show a position
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """What the API answers from."""
+
+    gate: Gate
+    log: Reader
+    pool: Pool
+    connection: Connection
+    subjects: Subjects
+    clock: Clock
+
+
+class Here:
+    """The parts, and what is kept beside them while the API runs."""
+
+    def __init__(self, parts: Parts, tail: Tail) -> None:
+        self.gate = parts.gate
+        self.log = parts.log
+        self.pool = parts.pool
+        self.connection = parts.connection
+        self.subjects = parts.subjects
+        self.clock = parts.clock
+        self.tail = tail
+        self.streams = Streams()
+        self.registry = CollectorRegistry()
+        self.registry.register(GateMetrics(parts.gate))
+        self.gauges = Gauges(self.registry)
+        self.shown = Shown(parts.pool)
+        self.codec = Codec()
+
+    @asynccontextmanager
+    async def tables(self, min_position: int | None = None) -> AsyncIterator["Tables"]:
+        """The tables as they are at one position, which is at least `min_position`. Raises `Troubled`."""
+        if min_position:
+            await self._caught_up(Position(min_position))
+        try:
+            async with (
+                asyncio.timeout(READ_S),
+                self.pool.acquire() as conn,
+                conn.transaction(isolation="repeatable_read", readonly=True),
+            ):
+                reached = await projection_position.shown(conn)
+                yield Tables(conn, reached.position)
+        except AWAY as error:
+            raise trouble(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                "tables_away",
+                f"the tables cannot be read now: {type(error).__name__}",
+                "jobs can be submitted meanwhile; try again in a moment",
+            ) from error
+        except ABSENT as error:
+            raise trouble(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                "tables_absent",
+                "there are no tables yet: no projector has run",
+                "start one: muster serve projector",
+            ) from error
+
+    async def _caught_up(self, position: Position) -> None:
+        shown = await self.shown.wait_for(position, BEHIND_S)
+        if shown < position:
+            raise trouble(
+                HTTPStatus.GATEWAY_TIMEOUT,
+                "behind",
+                f"the tables are at position {shown} and did not reach {position} within {BEHIND_S:.0f} s",
+                "try again, or leave out min_position; is the projector running?",
+                position=shown,
+            )
+
+
+class Tables(NamedTuple):
+    """A session whose reads all see the tables at `position`."""
+
+    db: Session
+    position: Position
+
+
+async def here(request: Request) -> Here:
+    """The parts that the app was made with."""
+    found: Here = request.app.state.here
+    return found
+
+
+async def at_least(
+    min_position: Annotated[
+        int | None, Query(ge=0, description="Wait, up to 10 s, until the tables show this position.")
+    ] = None,
+) -> int | None:
+    """The position that a request must not be answered before."""
+    return min_position
+
+
+InHere = Annotated[Here, Depends(here)]
+AtLeast = Annotated[int | None, Depends(at_least)]
+
+
+def say_position(response: Response, position: int) -> None:
+    """The response says what position it shows."""
+    response.headers["Muster-Position"] = str(position)

@@ -94,7 +94,7 @@ def gate(subjects: Subjects) -> Principal:
         publish=(
             f"{subjects.events_prefix}intake.*.*",
             f"{subjects.events_prefix}node.*",
-            f"{subjects.events_prefix}fleet.*",
+            f"{subjects.events_prefix}policy",
             subjects.moved,
             subjects.why,
             "_INBOX.>",

@@ -300,9 +300,14 @@ async def test_a_gate_writes_its_families_only(nats_server: EmbeddedNats, system
     """The head, and with it every decision, is the control plane's alone."""
     connection = await connect(nats_server.login("gate"), name="gate")
     jetstream = connection.jetstream(timeout=0.5)
-    for subject in ("muster.main.ev.intake.red.j7", "muster.main.ev.node.node-1", "muster.main.ev.fleet.node-1"):
+    for subject in ("muster.main.ev.intake.red.j7", "muster.main.ev.node.node-1", "muster.main.ev.policy"):
         await jetstream.publish(subject, b"x")
-    for subject in ("muster.main.ev.head", "muster.main.ev.job.red.j1", "muster.main.desired.node-1"):
+    for subject in (
+        "muster.main.ev.head",
+        "muster.main.ev.job.red.j1",
+        "muster.main.ev.fleet.node-1",
+        "muster.main.desired.node-1",
+    ):
         with pytest.raises(nats.errors.TimeoutError):
             await jetstream.publish(subject, b"x")
     await _refuses_administration(connection, system)

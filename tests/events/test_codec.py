@@ -287,7 +287,10 @@ class LampLit(Event, kw_only=True, frozen=True, tag="test.lamp.lit.v3"):
 
 
 LIFTS: dict[str, Lift] = {
-    "test.lamp.lit.v1": ("test.lamp.lit.v2", lambda data: {"lamp_id": data["lamp"], "kilowatts": data["kilowatts"]}),
+    "test.lamp.lit.v1": (
+        "test.lamp.lit.v2",
+        lambda data: {"lamp_id": data["lamp"].strip(), "kilowatts": data["kilowatts"]},
+    ),
     "test.lamp.lit.v2": ("test.lamp.lit.v3", lambda data: {**data, "watts": data["kilowatts"] * 1000}),
 }
 LAMPS = Codec([LampLit], LIFTS)
@@ -312,7 +315,17 @@ def test_a_lifted_event_must_belong_too() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [None, [], "x", {}, {"lamp": "l1"}, {"lamp": "l1", "kilowatts": "x"}, {"lamp": "l1", "kilowatts": [2]}]
+    "data",
+    [
+        None,
+        [],
+        "x",
+        {},
+        {"lamp": "l1"},
+        {"lamp": 1, "kilowatts": 2},
+        {"lamp": "l1", "kilowatts": "x"},
+        {"lamp": "l1", "kilowatts": [2]},
+    ],
 )
 def test_what_cannot_be_lifted_is_unreadable(data: Any) -> None:
     """A lift may meet data that its version never wrote."""

@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 import asyncpg
 
 from runtime.fault import Fault
-from runtime.logging import get_logger
-
-logger = get_logger(__name__)
 
 if TYPE_CHECKING:  # the classes take parameters in their type stubs only
     Pool = asyncpg.Pool[asyncpg.Record]
@@ -31,7 +28,12 @@ AWAY: Final = (  # what a reader meets while the server is down, starting, stopp
     asyncpg.InsufficientResourcesError,
 )
 ABSENT: Final = (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError)  # the tables are not made yet
-UNREACHABLE: Final = (OSError, asyncpg.CannotConnectNowError, asyncpg.TooManyConnectionsError)
+UNREACHABLE: Final = (  # by a process that starts before the server, or before the database is made
+    OSError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.InvalidCatalogNameError,
+)
 
 
 async def create_pool(
@@ -57,6 +59,7 @@ async def create_pool(
     }
     if search_path is not None:
         settings["search_path"] = search_path
+    last = ""
     try:
         async with asyncio.timeout(CONNECT_WITHIN_S):
             while True:
@@ -65,7 +68,9 @@ async def create_pool(
                         dsn, min_size=1, max_size=size_max, server_settings=settings, init=init
                     )
                 except UNREACHABLE as error:
-                    logger.debug("postgres_not_up_yet", error=str(error))
+                    last = str(error)
                     await asyncio.sleep(TRY_EVERY_S)
     except TimeoutError as error:
-        raise Fault("postgres_unreachable", "PostgreSQL does not answer.", "Is it running?") from error
+        raise Fault(
+            "postgres_unreachable", f"PostgreSQL does not take us: {last or 'no answer'}.", "Is it running?"
+        ) from error

@@ -11,16 +11,20 @@ from runtime.children import Child, Command, FolderLock, end_processes, exited, 
 from runtime.fault import Fault
 from tests.fixtures.waiting import until
 
-STUBBORN = "trap '' TERM; echo ready; while :; do sleep 60 & wait; done"
+STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); signal.pause()"
 
 
 def _shell(script: str, log: Path) -> Child:
     return Child(Command(argv=("/bin/sh", "-c", script), log=log))
 
 
+def _stubborn(log: Path, mark: str = "") -> Child:
+    return Child(Command(argv=(sys.executable, "-I", "-S", "-c", STUBBORN, mark), log=log))
+
+
 async def test_a_child_that_ignores_term_is_killed(tmp_path: Path) -> None:
     """KILL has the last word, once the grace is over."""
-    child = _shell(STUBBORN, tmp_path / "log")
+    child = _stubborn(tmp_path / "log")
     await until(lambda: "ready" in log_tail(tmp_path / "log"))
     assert await child.end((signal.SIGTERM, 0.1)) == -signal.SIGKILL
 
@@ -74,7 +78,7 @@ async def test_waiting_works_where_the_kernel_tells_nothing(tmp_path: Path, monk
 async def test_processes_of_another_life_are_found_and_ended(tmp_path: Path) -> None:
     """By their command line, and only those."""
     mark = f"mark-of-{tmp_path}"
-    child, other = _shell(f": {mark}; {STUBBORN}", tmp_path / "log"), _shell("sleep 60", tmp_path / "other")
+    child, other = _stubborn(tmp_path / "log", mark), _stubborn(tmp_path / "other")
     await until(lambda: "ready" in log_tail(tmp_path / "log"))
     assert await end_processes(lambda argv: mark in argv[-1], (signal.SIGTERM, 0.05)) == [child.pid]
     assert processes(lambda argv: mark in argv[-1]) == []

@@ -175,7 +175,8 @@ async def main():
     folder = Path(sys.argv[1])
     await EmbeddedNats(folder).start()
     await EmbeddedPostgres(folder).start()
-    Child(Command(argv=("/bin/sh", "-c", f"trap '' TERM; : {folder}; while :; do sleep 60; done"), log=folder / "sh.log"))
+    stubborn = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); signal.pause()"
+    Child(Command(argv=(sys.executable, "-I", "-S", "-c", stubborn, str(folder)), log=folder / "stubborn.log"))
     print("up", flush=True)
     await asyncio.sleep(60)
 asyncio.run(main())
@@ -198,7 +199,7 @@ async def test_children_die_with_a_killed_parent(tmp_path: Path) -> None:
             if pid != parent.pid
         ]
 
-    assert len(left()) >= 8  # two servers, PostgreSQL's own processes, and the shell
+    assert len(left()) >= 8  # two servers, PostgreSQL's own processes, and one that ignores TERM
     parent.kill()
     parent.wait()
     parent.stdout.close()

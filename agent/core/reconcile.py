@@ -33,7 +33,9 @@ def reconcile(desired: Desired | None, found: Found) -> list[Action]:
         actions += _membership(desired, found)
     for run_id, trace in sorted(found.traces.items()):
         share = shares.get(run_id)
-        why = Why.DEAD_EPOCH if replaced else _why_stop(trace, share, obeyed, found)
+        why = _why_stop(trace, share, obeyed, found)
+        if why is None and (replaced or _is_lost(desired, found)):
+            why = Why.DEAD_EPOCH
         if trace.alive and why is not None:
             actions += _stop(run_id, trace, why, share, found)
         if share is not None:
@@ -67,16 +69,21 @@ def _obeyed(desired: Desired | None, found: Found) -> Desired | None:
     return desired
 
 
+def _is_lost(desired: Desired | None, found: Found) -> bool:
+    """Whether this life of the node was given up."""
+    if desired is None or desired.instance != found.instance:
+        return False
+    return desired.epoch == found.epoch and desired.lost
+
+
 def _membership(desired: Desired | None, found: Found) -> list[Action]:
     alive = any(trace.alive for trace in found.traces.values())
     if found.epoch == 0:
         return [Join()]
-    if desired is not None and desired.instance == found.instance:
-        # An answer to a join was lost, or one came late: whichever life is meant now, a new one is sure.
-        if desired.epoch > found.epoch:
-            return [Join()]
-        if desired.epoch == found.epoch and desired.lost:
-            return [] if alive or found.leftovers else [Join()]
+    if desired is not None and desired.instance == found.instance and desired.epoch > found.epoch:
+        return [Join()]  # an answer to a join was lost, or one came late: whichever life is meant, a new one is sure
+    if _is_lost(desired, found):
+        return [] if alive or found.leftovers else [Join()]
     if found.leftovers:
         return []
     held = {gpu for trace in found.traces.values() if trace.alive for gpu in trace.share.gpu_uuids}

@@ -85,6 +85,11 @@ class Control:
         payload = msgspec.json.encode(desired)
         assert await stored(self._connection, subject, payload, headers={}, within_s=5)
 
+    def forge_epoch(self) -> None:
+        """The node's life is a newer one than its agent was ever told of."""
+        self._sequence += 1
+        self.epoch = NodeEpoch(position_of(1, self._sequence))
+
     def told(self, kind: type[R], run_id: RunId | None = None) -> list[R]:
         """The reports of one kind, of one run."""
         return [

@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import sys
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -267,7 +266,11 @@ async def test_a_run_of_another_boot_ended_with_it_and_is_not_started_again(agen
     start = StartRecord(share=share, epoch=NodeEpoch(1), boot_id="another", instance="i", at_s=1.0)
     folder = Records(data_dir).begin(start).folder
     (folder / "rank-0.lock").write_text('{"supervisor":1,"rank":1,"ticks":1}')
-    unnamed = Records(data_dir).begin(msgspec.structs.replace(start, share=share_of((), "true", job="jold"))).folder
+    unnamed = (
+        Records(data_dir)
+        .begin(msgspec.structs.replace(start, share=share_of((GpuUuid("GPU-gone"),), "true", job="jold")))
+        .folder
+    )
     agents.start()
     await control.pooled()
 
@@ -340,7 +343,7 @@ async def test_a_join_without_an_answer_makes_a_newer_epoch_and_harms_nothing(ag
     """Desired names an epoch that the agent was never told of: it joins anew, and works in that life."""
     agents.start()
     gpus = await control.pooled()
-    control.epoch = NodeEpoch(control.epoch + 1_000)  # of a report that arrived late, behind the agent's back
+    control.forge_epoch()  # of a report that arrived late, behind the agent's back
     await control.want()
 
     await until(lambda: len(control.told(NodeJoined)) == 2, what="it joins again")
@@ -428,11 +431,11 @@ async def test_output_is_shipped_whole_and_in_order_across_a_restart(
     expected = "".join(f"{part} {line}\n" for part in range(3) for line in range(20000)).encode()
     async with log_of(nats_connection, RUN) as output:
         await control.want(share_of(gpus[:1], *PYTHON, code, env={"GO": str(go)}))
-        await until(lambda: output(), what="the first output")
+        await until(output, what="the first output")
         child.kill()
         await child.wait()
         for part in range(3):
-            Path(f"{go}{part}").touch()
+            (agents.folder / f"go{part}").touch()
         await until(lambda: not agents.processes(), what="the rank ended")
         assert output() != expected
         agents.start()

@@ -1,8 +1,7 @@
 """Pools of connections to PostgreSQL, with the settings that every one of our sessions has."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import asyncpg
 
@@ -43,7 +42,6 @@ async def create_pool(
     size_max: int = POOL_MAX,
     search_path: str | None = None,
     statement_max_s: float = STATEMENT_MAX_S,
-    init: Callable[[Any], Coroutine[Any, Any, None]] | None = None,
 ) -> Pool:
     """A pool of at most `size_max` connections, one of them made. Times are UTC; `name` is shown in pg_stat_activity.
 
@@ -64,9 +62,7 @@ async def create_pool(
         async with asyncio.timeout(CONNECT_WITHIN_S):
             while True:
                 try:
-                    return await asyncpg.create_pool(
-                        dsn, min_size=1, max_size=size_max, server_settings=settings, init=init
-                    )
+                    return await asyncpg.create_pool(dsn, min_size=1, max_size=size_max, server_settings=settings)
                 except UNREACHABLE as error:
                     last = str(error)
                     await asyncio.sleep(TRY_EVERY_S)

@@ -1,11 +1,11 @@
 """`Tables`: all tables of one schema, moved on by a stretch of the log at a time, with the position in one transaction."""
 
-from collections.abc import Sequence
 from typing import Final
 
 import asyncpg
 
 from events.base import Position, Recorded, Stretch
+from events.codec import TYPES
 from events.head import LogFounded
 from projections.tables import (
     event_index,
@@ -25,6 +25,8 @@ from runtime.postgres import Connection
 
 logger = get_logger(__name__)
 
+Parts = list[list[Recorded]]
+
 # What PostgreSQL, or the way to it, says of a value that no column can hold.
 UNFIT: Final = (
     asyncpg.DataError,
@@ -33,6 +35,13 @@ UNFIT: Final = (
     OverflowError,
     ValueError,
 )
+
+
+# The tables that fold, and which of them show an event of each type: most events are for one or two.
+FOLDED: Final = (job_view, run_view, share_view, node_view, gpu_view)
+SHOWN_IN: Final = {
+    cls: tuple(index for index, table in enumerate(FOLDED) if issubclass(cls, table.EVENTS)) for cls in TYPES
+}
 
 
 class Tables:
@@ -74,8 +83,9 @@ class Tables:
                     stretch = tuple(recorded for recorded in stretch if recorded.position > stored.position)
                 if not stretch:
                     return True
-                await self._load(conn, stretch)
-                self._fold(stretch)
+                parts = _parts(stretch)
+                await self._load(conn, parts)
+                self._fold(parts)
                 await self._write(conn, stretch)
                 reached = _reached(stored, stretch)
                 await projection_position.write(conn, reached)
@@ -98,22 +108,28 @@ class Tables:
             self.reached = stored
         return stored
 
-    async def _load(self, conn: Connection, stretch: Stretch) -> None:
-        await self._jobs.load(conn, job_view.keys(stretch))
-        await self._runs.load(conn, run_view.keys(stretch))
-        await self._shares.load(conn, share_view.keys(stretch))
-        await self._nodes.load(conn, node_view.keys(stretch))
-        await self._gpus.load(conn, gpu_view.keys(stretch))
-        await self._queues.load(conn, queue_view.keys(stretch))
+    async def _load(self, conn: Connection, parts: Parts) -> None:
+        jobs, runs, shares, nodes, gpus = parts
+        await self._jobs.load(conn, job_view.keys(jobs))
+        await self._queues.load(conn, queue_view.keys(jobs))
+        await self._runs.load(conn, run_view.keys(runs))
+        await self._shares.load(conn, share_view.keys(shares))
+        await self._nodes.load(conn, node_view.keys(nodes))
+        await self._gpus.load(conn, gpu_view.keys(gpus))
 
-    def _fold(self, stretch: Sequence[Recorded]) -> None:
-        for recorded in stretch:
-            moved = job_view.fold(self._jobs, recorded)
-            if moved is not None:
+    def _fold(self, parts: Parts) -> None:
+        """Table by table: none looks at another, but for the queues, which count what moved among the jobs."""
+        jobs, runs, shares, nodes, gpus = parts
+        for recorded in jobs:
+            if (moved := job_view.fold(self._jobs, recorded)) is not None:
                 queue_view.fold(self._queues, moved, recorded.position)
+        for recorded in runs:
             run_view.fold(self._runs, recorded)
+        for recorded in shares:
             share_view.fold(self._shares, recorded)
+        for recorded in nodes:
             node_view.fold(self._nodes, recorded)
+        for recorded in gpus:
             gpu_view.fold(self._gpus, recorded)
 
     async def _write(self, conn: Connection, stretch: Stretch) -> None:
@@ -142,6 +158,15 @@ class Tables:
         for rows in (self._jobs, self._runs, self._shares, self._nodes, self._gpus, self._queues):
             rows.forget()
         self.reached = Reached()
+
+
+def _parts(stretch: Stretch) -> Parts:
+    """What of the stretch each table shows, in their order."""
+    parts: Parts = [[] for _ in FOLDED]
+    for recorded in stretch:
+        for index in SHOWN_IN.get(type(recorded.event), ()):
+            parts[index].append(recorded)
+    return parts
 
 
 def _reached(before: Reached, stretch: Stretch) -> Reached:

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from events.base import GpuUuid, NodeEpoch, NodeId, Position, Recorded, RunId, Stretch
+from events.base import GpuUuid, NodeEpoch, NodeId, Position, Recorded, RunId
 from events.fleet import NodeLost
 from events.job import JobPlaced
 from events.node import GpusFoundClean, GpusReleased, NodeJoined
@@ -34,6 +34,8 @@ COUNTED: Final = """
 SELECT gpu_type, state, count(*) FROM live.gpu_view WHERE state <> 'absent' GROUP BY gpu_type, state ORDER BY 1, 2
 """
 
+EVENTS: Final = (JobPlaced, GpusReleased, GpusFoundClean, NodeLost, NodeJoined)  # that this table shows
+
 
 class GpuState(StrEnum):
     """What is known of the GPU in a slot."""
@@ -48,7 +50,7 @@ class GpuState(StrEnum):
 PRESENT: Final = (GpuState.UNCLEAN, GpuState.FREE, GpuState.HELD)
 
 
-class GpuRow(msgspec.Struct):
+class GpuRow(msgspec.Struct, gc=False):
     """A slot, as the table has it."""
 
     node_id: NodeId
@@ -98,9 +100,9 @@ class Gpus:
             self._changed.clear()
 
 
-def keys(stretch: Stretch) -> Iterator[NodeId]:
-    """The nodes whose slots a stretch may change."""
-    for recorded in stretch:
+def keys(records: Iterable[Recorded]) -> Iterator[NodeId]:
+    """The nodes whose slots these records may change."""
+    for recorded in records:
         match recorded.event:
             case JobPlaced() as e:
                 for share in e.shares:

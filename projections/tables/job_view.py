@@ -1,13 +1,13 @@
 """`job_view`: every job ever asked for, one row each, as users see it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from enum import StrEnum
 from typing import Final, NamedTuple
 
 import msgspec
 
-from events.base import Event, JobId, NodeId, Position, Recorded, RunId, Stretch, TeamId
+from events.base import Event, JobId, NodeId, Position, Recorded, RunId, TeamId
 from events.job import (
     HoldCode,
     IntakeEvent,
@@ -27,7 +27,7 @@ from events.job import (
     RunStopping,
     StopCause,
 )
-from projections.tables.rows import Rows, text
+from projections.tables.rows import Rows, Statements, text
 from runtime.postgres import Connection, Pool
 
 LOAD: Final = """
@@ -36,7 +36,7 @@ SELECT job_id, team, name, key, submitted_by, priority, gpus, nodes_asked, gpus_
        cancel_at, not_before, submitted_at, admitted_at, placed_at, started_at, ended_at, submitted, position
 FROM job_view WHERE job_id = ANY($1)
 """
-WRITE: Final = """
+INSERT: Final = """
 INSERT INTO job_view (
     job_id, team, name, key, submitted_by, priority, gpus, nodes_asked, gpus_per_node, gpu_types,
     state, hold_code, attempt, run_id, nodes, cause, exit_code, failed_node, message, cancel_reason,
@@ -49,13 +49,27 @@ SELECT * FROM unnest(
     $23::timestamptz[], $24::timestamptz[], $25::timestamptz[], $26::timestamptz[], $27::timestamptz[],
     $28::bigint[], $29::bigint[]
 )
-ON CONFLICT (job_id) DO UPDATE SET
-    state = excluded.state, hold_code = excluded.hold_code, attempt = excluded.attempt, run_id = excluded.run_id,
-    nodes = excluded.nodes, cause = excluded.cause, exit_code = excluded.exit_code,
-    failed_node = excluded.failed_node, message = excluded.message, cancel_reason = excluded.cancel_reason,
-    cancel_at = excluded.cancel_at, not_before = excluded.not_before, admitted_at = excluded.admitted_at,
-    placed_at = excluded.placed_at, started_at = excluded.started_at, ended_at = excluded.ended_at,
-    position = excluded.position
+"""
+CHANGING: Final = (
+    "job_id", "state", "hold_code", "attempt", "run_id", "nodes", "cause", "exit_code", "failed_node", "message",
+    "cancel_reason", "cancel_at", "not_before", "admitted_at", "placed_at", "started_at", "ended_at", "position",
+)  # fmt: skip
+UPDATE: Final = """
+UPDATE job_view AS job SET
+    state = new.state, hold_code = new.hold_code, attempt = new.attempt, run_id = new.run_id, nodes = new.nodes,
+    cause = new.cause, exit_code = new.exit_code, failed_node = new.failed_node, message = new.message,
+    cancel_reason = new.cancel_reason, cancel_at = new.cancel_at, not_before = new.not_before,
+    admitted_at = new.admitted_at, placed_at = new.placed_at, started_at = new.started_at, ended_at = new.ended_at,
+    position = new.position
+FROM unnest(
+    $1::text[], $2::text[], $3::text[], $4::bigint[], $5::text[], $6::bigint[], $7::text[], $8::bigint[], $9::text[],
+    $10::text[], $11::text[], $12::timestamptz[], $13::timestamptz[], $14::timestamptz[], $15::timestamptz[],
+    $16::timestamptz[], $17::timestamptz[], $18::bigint[]
+) AS new (
+    job_id, state, hold_code, attempt, run_id, nodes, cause, exit_code, failed_node, message,
+    cancel_reason, cancel_at, not_before, admitted_at, placed_at, started_at, ended_at, position
+)
+WHERE job.job_id = new.job_id
 """
 COLUMNS: Final = """
 SELECT job.job_id, job.team, job.name, job.key, job.submitted_by, job.priority, job.gpus, job.nodes_asked,
@@ -74,6 +88,8 @@ LISTED_OPEN: Final = LISTED.replace("ORDER BY", "  AND job.ended_at IS NULL\nORD
 NAMED: Final = f"""{COLUMNS}
 WHERE job.job_id >= $2 AND job.job_id < $2 || '~' ORDER BY job.job_id LIMIT $3
 """  # of the constant above
+
+EVENTS: Final = (JobEvent, IntakeEvent)  # that this table shows
 
 NODES_LISTED_MAX: Final = 8  # node ids of a job in a list; all of them when it is asked for by id
 NODES_MAX: Final = 1_000_000
@@ -101,7 +117,7 @@ HOLDING: Final = frozenset({JobState.PLACED, JobState.RUNNING, JobState.STOPPING
 OPEN: Final = HOLDING | {JobState.QUEUED, JobState.ADMITTED}
 
 
-class JobRow(msgspec.Struct):
+class JobRow(msgspec.Struct, gc=False):
     """A job, as the table has it."""
 
     job_id: JobId
@@ -163,12 +179,12 @@ ALL: Final = Filter()
 
 def rows() -> Rows[JobId, JobRow]:
     """The table, with nothing read yet."""
-    return Rows(JobRow, lambda row: row.job_id, load=LOAD, write=WRITE)
+    return Rows(JobRow, lambda row: row.job_id, Statements(LOAD, INSERT, UPDATE, CHANGING))
 
 
-def keys(stretch: Stretch) -> Iterator[JobId]:
-    """The jobs that a stretch may change."""
-    for recorded in stretch:
+def keys(records: Iterable[Recorded]) -> Iterator[JobId]:
+    """The jobs that these records may change."""
+    for recorded in records:
         if isinstance(recorded.event, JobEvent | IntakeEvent):
             yield recorded.event.job_id
 
@@ -183,13 +199,13 @@ def fold(jobs: Rows[JobId, JobRow], recorded: Recorded) -> Moved | None:
         if not isinstance(event, JobSubmitted):
             return None
         row = _submitted(event, recorded)
-        jobs.put(row)
+        jobs.add(row)
         return Moved(row.team, row.gpus, None, row.state)
     before = row.state
     if before not in OPEN or not _change(row, event, recorded.at):
         return None
     row.position = recorded.position
-    jobs.put(row)
+    jobs.changed(row)
     return Moved(row.team, row.gpus, before, row.state) if row.state != before else None
 
 

@@ -1,16 +1,16 @@
 """`node_view`: every node that ever joined, one row each, in its present life."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
 import msgspec
 
-from events.base import Event, NodeEpoch, NodeId, Position, Recorded, Stretch
+from events.base import Event, NodeEpoch, NodeId, Position, Recorded
 from events.fleet import FleetEvent, NodeLost, NodeRecovered, NodeSuspected
 from events.node import NodeJoined
-from projections.tables.rows import Rows, text
+from projections.tables.rows import Rows, Statements, text
 from runtime.postgres import Connection, Pool
 
 LOAD: Final = """
@@ -18,7 +18,7 @@ SELECT node_id, epoch, state, boot_id, instance, gpu_type, gpus, address, port_b
        silent_s, joined_at, state_at, position
 FROM node_view WHERE node_id = ANY($1)
 """
-WRITE: Final = """
+INSERT: Final = """
 INSERT INTO node_view (
     node_id, epoch, state, boot_id, instance, gpu_type, gpus, address, port_base, agent_version, labels,
     silent_s, joined_at, state_at, position
@@ -27,11 +27,25 @@ SELECT * FROM unnest(
     $1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::text[], $9::bigint[],
     $10::text[], $11::jsonb[], $12::float8[], $13::timestamptz[], $14::timestamptz[], $15::bigint[]
 )
-ON CONFLICT (node_id) DO UPDATE SET
-    epoch = excluded.epoch, state = excluded.state, boot_id = excluded.boot_id, instance = excluded.instance,
-    gpu_type = excluded.gpu_type, gpus = excluded.gpus, address = excluded.address, port_base = excluded.port_base,
-    agent_version = excluded.agent_version, labels = excluded.labels, silent_s = excluded.silent_s,
-    joined_at = excluded.joined_at, state_at = excluded.state_at, position = excluded.position
+"""
+CHANGING: Final = (
+    "node_id", "epoch", "state", "boot_id", "instance", "gpu_type", "gpus", "address", "port_base", "agent_version",
+    "labels", "silent_s", "joined_at", "state_at", "position",
+)  # fmt: skip
+UPDATE: Final = """
+UPDATE node_view AS node SET
+    epoch = new.epoch, state = new.state, boot_id = new.boot_id, instance = new.instance, gpu_type = new.gpu_type,
+    gpus = new.gpus, address = new.address, port_base = new.port_base, agent_version = new.agent_version,
+    labels = new.labels, silent_s = new.silent_s, joined_at = new.joined_at, state_at = new.state_at,
+    position = new.position
+FROM unnest(
+    $1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::text[], $9::bigint[],
+    $10::text[], $11::jsonb[], $12::float8[], $13::timestamptz[], $14::timestamptz[], $15::bigint[]
+) AS new (
+    node_id, epoch, state, boot_id, instance, gpu_type, gpus, address, port_base, agent_version,
+    labels, silent_s, joined_at, state_at, position
+)
+WHERE node.node_id = new.node_id
 """
 SHOWN: Final = """
 SELECT node.node_id, node.epoch, node.state, boot_id, instance, node.gpu_type, gpus, address, port_base,
@@ -46,6 +60,7 @@ FROM live.node_view AS node LEFT JOIN (
 WHERE ($1::text IS NULL OR node.node_id = $1) AND node.node_id > $2 AND ($3::text[] IS NULL OR node.state = ANY($3))
 ORDER BY node.node_id LIMIT $4
 """
+EVENTS: Final = (NodeJoined, FleetEvent)  # that this table shows
 PAGE_MAX: Final = 20_000
 
 
@@ -57,7 +72,7 @@ class NodeState(StrEnum):
     LOST = "lost"
 
 
-class NodeRow(msgspec.Struct):
+class NodeRow(msgspec.Struct, gc=False):
     """A node, as the table has it."""
 
     node_id: NodeId
@@ -88,12 +103,12 @@ class Node(NodeRow):
 
 def rows() -> Rows[NodeId, NodeRow]:
     """The table, with nothing read yet."""
-    return Rows(NodeRow, lambda row: row.node_id, load=LOAD, write=WRITE)
+    return Rows(NodeRow, lambda row: row.node_id, Statements(LOAD, INSERT, UPDATE, CHANGING))
 
 
-def keys(stretch: Stretch) -> Iterator[NodeId]:
-    """The nodes that a stretch may change."""
-    for recorded in stretch:
+def keys(records: Iterable[Recorded]) -> Iterator[NodeId]:
+    """The nodes that these records may change."""
+    for recorded in records:
         if isinstance(recorded.event, NodeJoined | FleetEvent):
             yield recorded.event.node_id
 
@@ -102,12 +117,13 @@ def fold(nodes: Rows[NodeId, NodeRow], recorded: Recorded) -> None:
     """The node that an event is about has changed: begun a life, or been judged in the one it is in."""
     event = recorded.event
     if isinstance(event, NodeJoined):
-        nodes.put(_joined(event, recorded))
+        put = nodes.add if nodes.get(event.node_id) is None else nodes.changed
+        put(_joined(event, recorded))
     elif isinstance(event, FleetEvent):
         row = nodes.get(event.node_id)
         if row is not None and row.epoch == event.node_epoch and _change(row, event):
             row.state_at, row.position = recorded.at, recorded.position
-            nodes.put(row)
+            nodes.changed(row)
 
 
 def _joined(event: NodeJoined, recorded: Recorded) -> NodeRow:

@@ -98,9 +98,22 @@ async def _follow(reader: Reader, conn: Connection, progress: Progress) -> None:
             progress.faults = 0
 
 
-def stretches(reader: Reader, reached: Reached) -> AsyncGenerator[Stretch, None]:
-    """What follows in the log, with times as if it had been read from its beginning."""
-    return cast("AsyncGenerator[Stretch, None]", reader.follow(reached.position, since=reached.at))
+async def stretches(reader: Reader, reached: Reached) -> AsyncGenerator[Stretch, None]:
+    """What follows in the log, with times as if it had been read from its beginning.
+
+    The next stretch is read and decoded while the server writes the one before.
+    """
+    following = reader.follow(reached.position, since=reached.at)
+    coming = asyncio.ensure_future(anext(following))
+    try:
+        while True:
+            stretch = await coming
+            coming = asyncio.ensure_future(anext(following))
+            yield stretch
+    finally:
+        coming.cancel()
+        await asyncio.gather(coming, return_exceptions=True)
+        await cast("AsyncGenerator[Stretch, None]", following).aclose()
 
 
 async def check(reader: Reader, stored: Reached) -> None:

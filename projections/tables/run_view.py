@@ -1,13 +1,13 @@
 """`run_view`: every attempt of every job, one row each."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
 import msgspec
 
-from events.base import Event, JobId, NodeId, Position, Recorded, RunId, Stretch, TeamId
+from events.base import Event, JobId, NodeId, Position, Recorded, RunId, TeamId
 from events.job import (
     JobCancelled,
     JobEvent,
@@ -20,7 +20,7 @@ from events.job import (
     RunStopping,
     StopCause,
 )
-from projections.tables.rows import Rows, joined, text
+from projections.tables.rows import Rows, Statements, joined, text
 from runtime.postgres import Connection, Pool
 
 LOAD: Final = """
@@ -28,7 +28,7 @@ SELECT run_id, job_id, team, attempt, state, cause, exit_code, failed_node, gpus
        array_to_string(node_ids, ','), placed_at, started_at, stopping_at, ended_at, position
 FROM run_view WHERE run_id = ANY($1)
 """
-WRITE: Final = """
+INSERT: Final = """
 INSERT INTO run_view (
     run_id, job_id, team, attempt, state, cause, exit_code, failed_node, gpus, nodes,
     node_ids, placed_at, started_at, stopping_at, ended_at, position
@@ -43,16 +43,27 @@ FROM unnest(
     run_id, job_id, team, attempt, state, cause, exit_code, failed_node, gpus, nodes,
     node_ids, placed_at, started_at, stopping_at, ended_at, position
 )
-ON CONFLICT (run_id) DO UPDATE SET
-    state = excluded.state, cause = excluded.cause, exit_code = excluded.exit_code,
-    failed_node = excluded.failed_node, started_at = excluded.started_at, stopping_at = excluded.stopping_at,
-    ended_at = excluded.ended_at, position = excluded.position
+"""
+CHANGING: Final = (
+    "run_id", "state", "cause", "exit_code", "failed_node", "started_at", "stopping_at", "ended_at", "position",
+)  # fmt: skip
+UPDATE: Final = """
+UPDATE run_view AS run SET
+    state = new.state, cause = new.cause, exit_code = new.exit_code, failed_node = new.failed_node,
+    started_at = new.started_at, stopping_at = new.stopping_at, ended_at = new.ended_at, position = new.position
+FROM unnest(
+    $1::text[], $2::text[], $3::text[], $4::bigint[], $5::text[], $6::timestamptz[], $7::timestamptz[],
+    $8::timestamptz[], $9::bigint[]
+) AS new (run_id, state, cause, exit_code, failed_node, started_at, stopping_at, ended_at, position)
+WHERE run.run_id = new.run_id
 """
 OF_JOB: Final = """
 SELECT run_id, job_id, team, attempt, state, cause, exit_code, failed_node, gpus, nodes,
        array_to_string(node_ids, ','), placed_at, started_at, stopping_at, ended_at, position
 FROM live.run_view WHERE job_id = $1 ORDER BY attempt
 """
+
+EVENTS: Final = (JobEvent,)  # that this table shows
 
 
 class RunState(StrEnum):
@@ -68,7 +79,7 @@ class RunState(StrEnum):
     TIMED_OUT = "timed_out"
 
 
-class RunRow(msgspec.Struct):
+class RunRow(msgspec.Struct, gc=False):
     """A run, as the table has it."""
 
     run_id: RunId
@@ -91,12 +102,12 @@ class RunRow(msgspec.Struct):
 
 def rows() -> Rows[RunId, RunRow]:
     """The table, with nothing read yet."""
-    return Rows(RunRow, lambda row: row.run_id, load=LOAD, write=WRITE)
+    return Rows(RunRow, lambda row: row.run_id, Statements(LOAD, INSERT, UPDATE, CHANGING))
 
 
-def keys(stretch: Stretch) -> Iterator[RunId]:
-    """The runs that a stretch may change."""
-    for recorded in stretch:
+def keys(records: Iterable[Recorded]) -> Iterator[RunId]:
+    """The runs that these records may change."""
+    for recorded in records:
         if isinstance(recorded.event, JobEvent) and (run_id := getattr(recorded.event, "run_id", "")):
             yield RunId(run_id)
 
@@ -106,12 +117,12 @@ def fold(runs: Rows[RunId, RunRow], recorded: Recorded) -> None:
     event = recorded.event
     if isinstance(event, JobPlaced):
         if runs.get(event.run_id) is None:
-            runs.put(_placed(event, recorded))
+            runs.add(_placed(event, recorded))
     elif isinstance(event, JobEvent) and (run_id := RunId(getattr(event, "run_id", ""))):
         row = runs.get(run_id)
         if row is not None and row.ended_at is None and _change(row, event, recorded.at):
             row.position = recorded.position
-            runs.put(row)
+            runs.changed(row)
 
 
 def _placed(event: JobPlaced, recorded: Recorded) -> RunRow:

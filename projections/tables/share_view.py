@@ -1,16 +1,16 @@
 """`share_view`: the part of every run that one node carries, one row each, as its agent reported it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
 import msgspec
 
-from events.base import NodeEpoch, NodeId, Position, Recorded, RunId, Stretch
+from events.base import NodeEpoch, NodeId, Position, Recorded, RunId
 from events.job import JobPlaced
 from events.node import EndReason, GpusReleased, ShareEnded, ShareStarted
-from projections.tables.rows import Rows, joined, slots_of, text
+from projections.tables.rows import Rows, Statements, joined, slots_of, text
 from runtime.postgres import Connection, Pool
 
 LOAD: Final = """
@@ -18,7 +18,7 @@ SELECT run_id, node_id, node_epoch, place, array_to_string(slots, ','), array_to
        reason, exit_code, rank, message, started_at, ended_at, released_at, position
 FROM share_view JOIN unnest($1::text[], $2::text[]) AS key (run_id, node_id) USING (run_id, node_id)
 """
-WRITE: Final = """
+INSERT: Final = """
 INSERT INTO share_view (
     run_id, node_id, node_epoch, place, slots, released, state,
     reason, exit_code, rank, message, started_at, ended_at, released_at, position
@@ -32,10 +32,23 @@ FROM unnest(
     run_id, node_id, node_epoch, place, slots, released, state,
     reason, exit_code, rank, message, started_at, ended_at, released_at, position
 )
-ON CONFLICT (run_id, node_id) DO UPDATE SET
-    released = excluded.released, state = excluded.state, reason = excluded.reason, exit_code = excluded.exit_code,
-    rank = excluded.rank, message = excluded.message, started_at = excluded.started_at, ended_at = excluded.ended_at,
-    released_at = excluded.released_at, position = excluded.position
+"""
+CHANGING: Final = (
+    "run_id", "node_id", "released", "state", "reason", "exit_code", "rank", "message", "started_at", "ended_at",
+    "released_at", "position",
+)  # fmt: skip
+UPDATE: Final = """
+UPDATE share_view AS share SET
+    released = string_to_array(new.released, ',')::int[], state = new.state, reason = new.reason,
+    exit_code = new.exit_code, rank = new.rank, message = new.message, started_at = new.started_at,
+    ended_at = new.ended_at, released_at = new.released_at, position = new.position
+FROM unnest(
+    $1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::text[],
+    $9::timestamptz[], $10::timestamptz[], $11::timestamptz[], $12::bigint[]
+) AS new (
+    run_id, node_id, released, state, reason, exit_code, rank, message, started_at, ended_at, released_at, position
+)
+WHERE share.run_id = new.run_id AND share.node_id = new.node_id
 """
 OF_RUN: Final = """
 SELECT run_id, node_id, node_epoch, place, array_to_string(slots, ','), array_to_string(released, ','),
@@ -45,6 +58,7 @@ SELECT run_id, node_id, node_epoch, place, array_to_string(slots, ','), array_to
 FROM live.share_view AS share LEFT JOIN live.node_view AS node USING (node_id)
 WHERE run_id = $1 ORDER BY place LIMIT $2
 """
+EVENTS: Final = (JobPlaced, ShareStarted, ShareEnded, GpusReleased)  # that this table shows
 SHARES_MAX: Final = 100_000
 
 
@@ -58,7 +72,7 @@ class ShareState(StrEnum):
     LOST = "lost"  # shown, never stored: its node was lost, or has begun another life
 
 
-class ShareRow(msgspec.Struct):
+class ShareRow(msgspec.Struct, gc=False):
     """A share, as the table has it."""
 
     run_id: RunId
@@ -83,12 +97,12 @@ ShareKey = tuple[RunId, NodeId]
 
 def rows() -> Rows[ShareKey, ShareRow]:
     """The table, with nothing read yet."""
-    return Rows(ShareRow, lambda row: (row.run_id, row.node_id), load=LOAD, write=WRITE)
+    return Rows(ShareRow, lambda row: (row.run_id, row.node_id), Statements(LOAD, INSERT, UPDATE, CHANGING))
 
 
-def keys(stretch: Stretch) -> Iterator[ShareKey]:
-    """The shares that a stretch may change."""
-    for recorded in stretch:
+def keys(records: Iterable[Recorded]) -> Iterator[ShareKey]:
+    """The shares that these records may change."""
+    for recorded in records:
         match recorded.event:
             case JobPlaced() as e:
                 for share in e.shares:
@@ -108,13 +122,13 @@ def fold(shares: Rows[ShareKey, ShareRow], recorded: Recorded) -> None:
         row = shares.get((event.run_id, event.node_id))
         if row is not None and row.node_epoch == event.node_epoch and _change(row, event, recorded.at):
             row.position = recorded.position
-            shares.put(row)
+            shares.changed(row)
 
 
 def _placed(shares: Rows[ShareKey, ShareRow], event: JobPlaced, recorded: Recorded) -> None:
     for place, share in enumerate(event.shares):
         if shares.get((event.run_id, share.node_id)) is None:
-            shares.put(
+            shares.add(
                 ShareRow(
                     run_id=event.run_id,
                     node_id=share.node_id,

@@ -91,10 +91,12 @@ def _holds(cluster: Cluster, misfits: dict[Shape, HoldCode], placed: set[JobId],
         if code is waiting.hold:
             continue
         for _, job_id in cluster.admitted.line(waiting):
+            if job_id in placed:
+                continue
             if not left:
                 return events
             left -= 1
             job = cluster.jobs[job_id]
-            if job_id not in placed and (job.held_at is None or job.held_at + HELD_AGAIN_AFTER <= tick.at):
+            if job.held_at is None or job.held_at + HELD_AGAIN_AFTER <= tick.at:
                 events.append(JobHeld(**tick.of_job(job), code=code))
     return events

@@ -14,7 +14,7 @@ from projections.tables import event_index
 from services.api.documents import document
 from services.api.jobs import job_named, log_away, read_all
 from services.api.parts import Here, InHere
-from services.api.problems import trouble
+from services.api.problems import Troubled, trouble
 from services.api.schemas import Following
 from services.api.sse import QUIET_MAX_S, STILL_HERE, sent_event
 from services.gate.names import is_job_id, shown
@@ -85,16 +85,22 @@ async def _of_all(here: Here, position: Position, until: Position | None) -> Asy
 async def _of_job(
     here: Here, job_id: JobId, position: Position, until: Position | None
 ) -> AsyncGenerator[list[Recorded], None]:
-    """A job's records: up to where the tables are by their index, from there on out of all records."""
+    """A job's records: up to where the tables are by their index, from there on out of all records.
+
+    Without tables out of all records: that takes longer, and gives the same.
+    """
     while True:
-        async with here.tables() as tables:
-            index = await event_index.of_job(tables.db, job_id, after=position, limit=PAGE)
+        try:
+            async with here.tables() as tables:
+                index = await event_index.of_job(tables.db, job_id, after=position, limit=PAGE)
+        except Troubled:
+            break
         found = await read_all(here, [row.position for row in index])
         yield [recorded for recorded in found if until is None or recorded.position <= until]
+        position = index[-1].position if len(index) == PAGE else max(position, tables.position)
         if len(index) < PAGE:
             break
-        position = index[-1].position
-    async with aclosing(_of_all(here, max(position, tables.position), until)) as rest:
+    async with aclosing(_of_all(here, position, until)) as rest:
         async for stretch in rest:
             yield [recorded for recorded in stretch if correlation_of(recorded.event) == job_id]
 

@@ -82,8 +82,9 @@ class Output:
     async def stream(self, last: int | None) -> AsyncIterator[bytes]:
         """Lines as server-sent events, as they come, until the job has ended and nothing more of it comes."""
         if last is not None:
-            for line in (await self._so_far(last))[0]:
-                yield _sent(line)
+            so_far = await self._so_far(last)
+            for place, line in enumerate(so_far, 1):
+                yield _sent(line, identity=str(self._lines.safe) if place == len(so_far) else "")
         clock = self._here.clock
         spoke_s, state, ended_s, looked_s = clock.monotonic(), "", 0.0, -STATE_EVERY_S
         while True:
@@ -108,13 +109,13 @@ class Output:
             yield _sent(line)
         yield sent_event(b'{"state":"%s"}' % state.encode(), identity=self._lines.last, name="end")
 
-    async def _so_far(self, last: int) -> tuple[list[LogLine], bool]:
+    async def _so_far(self, last: int) -> list[LogLine]:
         """The last whole lines so far; one that has only begun is told once it has ended."""
         kept: deque[LogLine] = deque(maxlen=last)
         while page := await self._page():
             for message in page:
                 kept.extend(self._lines.take(message))
-        return list(kept), False
+        return list(kept)
 
     def _chunks(self, message: Message) -> Iterable[bytes]:
         """The lines that a message ends; the last of them says where to read on from."""

@@ -38,9 +38,9 @@ class Gate:
     def __init__(self, log: Log, clock: Clock, *, waiting_max: int = WAITING_MAX) -> None:
         self._log = log
         self._clock = clock
-        self._asks = Lane(log, clock, waiting_max=waiting_max)
+        self._asks = Lane(log, waiting_max=waiting_max)
         self._reports = Lane(
-            log, clock, waiting_max=waiting_max
+            log, waiting_max=waiting_max
         )  # of its own, so that repeated submissions never delay a release
         self._reported: OrderedDict[bytes, Position] = OrderedDict()
         self.answers: Counter[tuple[str, str]] = Counter()  # given so far, by what was asked and the outcome

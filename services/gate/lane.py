@@ -3,6 +3,7 @@
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -11,7 +12,6 @@ from events.base import Event, JobId, Position
 from events.job import JobSubmitted
 from events.log.port import Conflict, Log, Unknown
 from events.subjects import family_subject
-from runtime.clock import Clock
 from runtime.logging import get_logger
 
 logger = get_logger(__name__)
@@ -25,6 +25,7 @@ ATTEMPTS_MAX: Final = 8  # appends tried for one group, each without those that 
 BACKOFF_S: Final = 0.02  # doubled with each attempt that met another writer and no repeat, up to `BACKOFF_MAX_S`
 BACKOFF_MAX_S: Final = 0.2
 LOOKUPS_MAX: Final = 50  # under way at once
+AWAY_S: Final = 3.0  # how long a log that takes nothing is tried again
 RESOLVE_S: Final = 3.0  # how long an append without an answer is looked for in the log
 RESOLVE_EVERY_S: Final = 0.1
 
@@ -36,6 +37,12 @@ BUSY: Final = Refused(
 STOPPING: Final = Refused(
     code=RefusalCode.BUSY, message="the gate is stopping; nothing was written", hint="try again, with the same key"
 )
+AWAY: Final = Refused(
+    code=RefusalCode.BUSY,
+    message="the log is away; nothing was written",
+    hint="try again in a moment, with the same key",
+)
+NOTHING_SENT: Final = "log_away"  # the code of an `Unknown` that is known after all: nothing was sent
 NO_ANSWER: Final = Refused(
     code=RefusalCode.UNKNOWN,
     message="the log did not answer: it may or may not be done",
@@ -92,9 +99,8 @@ class Entry:
 class Lane:
     """Collects facts while an append is in flight; the next append takes all that came meanwhile."""
 
-    def __init__(self, log: Log, clock: Clock, *, waiting_max: int = WAITING_MAX) -> None:
+    def __init__(self, log: Log, *, waiting_max: int = WAITING_MAX) -> None:
         self._log = log
-        self._clock = clock
         self._waiting_max = waiting_max
         self._waiting: deque[Entry] = deque()
         self._waiting_bytes = 0
@@ -129,8 +135,7 @@ class Lane:
             self._open = False
             for entry in flying:
                 entry.settle(NO_ANSWER)
-            for entry in self._waiting:
-                entry.settle(STOPPING)
+            _answer_all(self._drop_waiting(), STOPPING)
 
     def _take(self) -> list[Entry]:
         """The next group: what waits, as far as one append may hold it; at least one."""
@@ -174,15 +179,14 @@ class Lane:
                 return
             facts = [fact for entry in entries for fact in entry.facts]
             try:
-                last = await self._log.record(facts)
+                last = await self._record(facts)
             except Conflict:
                 self.counts.conflicts += 1
                 await self._answer_repeats(entries)
             except Unknown as unknown:
                 self.counts.unknown += 1
-                logger.warning("append_unknown", facts=len(facts), cause=str(unknown))
-                found = await self._found(facts[-1])
-                self._accept(entries, found) if found else _answer_all(entries, NO_ANSWER)
+                logger.warning("append_unknown", facts=len(facts), code=unknown.code, cause=str(unknown))
+                await self._answer_unknown(entries, unknown)
                 return
             else:
                 self.counts.appends += 1
@@ -194,6 +198,35 @@ class Lane:
                 await asyncio.sleep(min(BACKOFF_S * 2**attempt, BACKOFF_MAX_S))
             entries = left
         _answer_all(entries, BUSY)
+
+    async def _record(self, facts: list[Event]) -> Position:
+        """See `port.Log.record`; a log that takes nothing is tried again for `AWAY_S`."""
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + AWAY_S
+        while True:
+            try:
+                return await self._log.record(facts)
+            except Unknown as unknown:
+                if unknown.code != NOTHING_SENT or loop.time() >= until_s:
+                    raise
+                await asyncio.sleep(BACKOFF_MAX_S)
+
+    async def _answer_unknown(self, entries: Iterable[Entry], unknown: Unknown) -> None:
+        """Answer entries whose append had no answer: by what the log has of it, where that can be told."""
+        entries = list(entries)
+        if unknown.code == NOTHING_SENT:  # who waits would only wait for the same
+            _answer_all([*entries, *self._drop_waiting()], AWAY)
+        elif found := await self._found(entries[-1].facts[-1]):
+            self._accept(entries, found)
+        else:
+            _answer_all(entries, NO_ANSWER)
+
+    def _drop_waiting(self) -> list[Entry]:
+        dropped = list(self._waiting)
+        self._waiting.clear()
+        self._filled.clear()
+        self.counts.waiting = self._waiting_bytes = 0
+        return dropped
 
     def _accept(self, entries: Iterable[Entry], last: Position) -> None:
         """Answer each entry with the position of its last fact; the last of them all is at `last`."""
@@ -247,16 +280,16 @@ class Lane:
 
     async def _found(self, fact: Event) -> Position:
         """Where the log has this very fact, looked for during `RESOLVE_S`; 0 where it was not seen."""
-        subject, until = family_subject(fact), self._clock.monotonic() + RESOLVE_S
+        subject = family_subject(fact)
         look = self._log.first if isinstance(fact, JobSubmitted) else self._log.last
-        while self._clock.monotonic() < until:
-            try:
-                seen = await look(subject)
-                if seen is not None and seen.event == fact and seen.position > self._reached:
-                    return seen.position
-            except Unknown:
-                pass  # the way to the log is still gone: go on until the time is over
-            await asyncio.sleep(RESOLVE_EVERY_S)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(RESOLVE_S):
+                while True:
+                    with suppress(Unknown):  # the way to the log is still gone: go on until the time is over
+                        seen = await look(subject)
+                        if seen is not None and seen.event == fact and seen.position > self._reached:
+                            return seen.position
+                    await asyncio.sleep(RESOLVE_EVERY_S)
         return Position(0)
 
 

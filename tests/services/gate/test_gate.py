@@ -44,6 +44,7 @@ class SlowLog(MemoryLog):
         super().__init__("main", CLOCK.now)
         self.groups: list[int] = []
         self.contended = 0  # appends that meet another writer first
+        self.away = 0  # appends that are not even sent
         self.silent = False  # whether appends are done and not answered
 
     async def record(self, facts: Sequence[Event]) -> Position:
@@ -52,10 +53,13 @@ class SlowLog(MemoryLog):
         if self.contended:
             self.contended -= 1
             raise Conflict("another writer", code="log_contended")
+        if self.away:
+            self.away -= 1
+            raise Unknown("nothing sent", code="log_away")
         self.groups.append(len(facts))
         position = await super().record(facts)
         if self.silent:
-            raise Unknown("no answer", code="log_away")
+            raise Unknown("no answer", code="log_unknown")
         return position
 
 
@@ -221,6 +225,18 @@ async def test_an_append_without_an_answer_is_looked_up(gate: Gate, log: SlowLog
     assert len(events(log)) == 6
 
 
+async def test_a_log_that_is_away_is_tried_again(gate: Gate, log: SlowLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a while; then all who wait are told that nothing was written."""
+    log.away = 2
+    accepted(await gate.submit(TEAM, ask(), BY))
+    monkeypatch.setattr("services.gate.lane.AWAY_S", 0.0)
+    log.away = 1
+    answers = await asyncio.gather(*(gate.submit(TEAM, ask(f"k{n}"), BY) for n in range(1_500)))
+    assert {refused(answer).code for answer in answers} == {RefusalCode.BUSY}
+    assert len(events(log)) == 1
+    accepted(await gate.submit(TEAM, ask("k0"), BY))
+
+
 async def test_more_than_may_wait_is_refused_at_once(log: SlowLog) -> None:
     """A gate that falls behind says so; what it took before is recorded."""
     async with open_gate(log, CLOCK, waiting_max=10) as gate:
@@ -298,7 +314,10 @@ async def test_a_team_cannot_cancel_what_is_anothers(gate: Gate, log: SlowLog) -
 async def test_reports_are_recorded_in_order_and_stamped(gate: Gate, log: SlowLog) -> None:
     """All in one append, as from the node that the subject names; the position is that of the last."""
     run = RunId("jaaaaaaaaaaaaa-1")
-    sent = [joined(), GpusFoundClean(at=CLOCK.now(), node_id=NODE, node_epoch=NodeEpoch(5), gpu_uuids=())]
+    sent: list[AgentReport] = [
+        joined(),
+        GpusFoundClean(at=CLOCK.now(), node_id=NODE, node_epoch=NodeEpoch(5), gpu_uuids=()),
+    ]
     sent.append(ShareStarted(at=CLOCK.now(), node_id=NODE, node_epoch=NodeEpoch(5), run_id=run))
     answer = accepted(await gate.report(NODE, report(*sent)))
     assert answer.position == await log.end() == position_of(1, 3)

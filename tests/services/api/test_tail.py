@@ -1,0 +1,67 @@
+"""One reader for all who follow: everyone gets every record once, in order, however far behind they begin."""
+
+import asyncio
+
+from events.base import JobId, Position, TeamId
+from events.job import JobCancelRequested
+from events.log.memory import MemoryLog
+from runtime.clock import ManualClock
+from services.api.tail import Tail
+
+CLOCK = ManualClock()
+
+
+def log_of(count: int) -> MemoryLog:
+    """A log with as many records."""
+    log = MemoryLog("main", CLOCK.now)
+    for _ in range(count):
+        log.write_raw("intake.red.jx", b"")
+    return log
+
+
+async def write(log: MemoryLog) -> Position:
+    """One more record."""
+    team, job_id = TeamId("red"), JobId("jx")
+    return await log.record([JobCancelRequested(at=CLOCK.now(), team=team, job_id=job_id)])
+
+
+async def read(tail: Tail, after: Position, count: int) -> list[Position]:
+    """The positions of the next records."""
+    found: list[Position] = []
+    async with asyncio.timeout(10):
+        async for stretch in tail.follow(after):
+            found += [recorded.position for recorded in stretch]
+            if len(found) >= count:
+                return found
+    return found
+
+
+async def test_everyone_gets_everything_once() -> None:
+    """From the beginning, from the end, before and after what is kept, and before it runs."""
+    log = log_of(30)
+    positions = [recorded.position for recorded in log.stretch()]
+    tail = Tail(log, kept_max=5)
+    early = asyncio.create_task(read(tail, Position(0), 60))
+    middle = asyncio.create_task(read(tail, positions[14], 45))
+    running = asyncio.create_task(tail.run())
+    late = asyncio.create_task(read(tail, positions[-1], 30))
+    for _ in range(30):
+        positions.append(await write(log))
+        await asyncio.sleep(0)
+    assert await early == positions
+    assert await middle == positions[15:]
+    assert await late == positions[30:]
+    assert len(tail._kept) <= 10
+    assert await read(tail, positions[40], 19) == positions[41:]
+    running.cancel()
+
+
+async def test_quiet_is_told() -> None:
+    """An empty stretch, so that who streams can say that it still lives."""
+    tail = Tail(log_of(1))
+    running = asyncio.create_task(tail.run())
+    async with asyncio.timeout(10):
+        async for stretch in tail.follow(Position(0)):
+            if not stretch:
+                break
+    running.cancel()

@@ -165,9 +165,9 @@ def _show(client: Client, asks: list[Ask]) -> dict[str, Any]:
     print_table(COLUMNS, [row(job, client.now) for job in jobs])
     _title(f"muster job {gang_id}: its timeline, from the event log")
     print_timeline(timeline_of(client, gang_id))
-    _title(f"muster logs {gang_id} --tail {TAIL}")
-    for line in client.get(job_path(gang_id, "logs"), {"tail": TAIL}, thing=gang_id)["lines"]:
-        print_line(line, as_json=False, with_rank=True)
+    _title(f"muster logs {gang_id} --rank 0 --tail {TAIL}")
+    for line in client.get(job_path(gang_id, "logs"), {"rank": 0, "tail": TAIL}, thing=gang_id)["lines"]:
+        print_line(line, as_json=False, with_rank=False)
     _title(f"muster why {waits_id}")
     print_why(client.get(job_path(waits_id, "why"), thing=waits_id))
     return next(job for job in jobs if job["job_id"] == gang_id)

@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from events.base import START, Position, Recorded
 from events.log.follow import JetStreamReader
 from events.log.port import LogFault
-from projections.cluster.audit import Finding, check
+from projections.cluster.audit import Finding, audit
 from projections.tables.rebuild import rebuild
 from projections.tables.verify import Verified, verify
 from runtime.embedded.credentials import Credentials
@@ -130,7 +130,7 @@ async def verified_by(settings: ReaderSettings) -> tuple[Verified, int, list[Fin
     async with opened(settings) as there:
         verified = await verify(there.reader, there.pool)
         records = await read_all(there.reader)
-        return verified, len(records), list(check(records))
+        return verified, len(records), audit(records)
 
 
 def lines_of(verified: Verified, records: int, findings: list[Finding]) -> list[str]:

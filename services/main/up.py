@@ -104,8 +104,8 @@ class Up:
                         group.create_task(supervisor.run(stop))
                         await run_until_stopped(
                             stop,
-                            self._keep("NATS", self._nats.wait, self._nats.stop, self._nats.start),
-                            self._keep("PostgreSQL", self._postgres.wait, self._postgres.stop, self._postgres.start),
+                            self._keep("NATS", self._nats.wait, self._nats.stop, self._start_nats),
+                            self._keep("PostgreSQL", self._postgres.wait, self._postgres.stop, self._start_postgres),
                             self._announce(stop),
                         )
                 finally:
@@ -130,11 +130,17 @@ class Up:
         servers.push_async_callback(self._postgres.stop)
         servers.push_async_callback(self._nats.stop)
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._nats.start())
-            group.create_task(self._postgres.start())
-        async with asyncio.TaskGroup() as group:
-            group.create_task(found_log(self._nats.login("system"), StreamSettings()))
-            group.create_task(migrate(self._postgres.dsn))
+            group.create_task(self._start_nats())
+            group.create_task(self._start_postgres())
+
+    async def _start_nats(self) -> None:
+        """NATS runs with every stream: heartbeats are kept in memory, and their stream ends with the server."""
+        await self._nats.start()
+        await found_log(self._nats.login("system"), StreamSettings())
+
+    async def _start_postgres(self) -> None:
+        await self._postgres.start()
+        await migrate(self._postgres.dsn)
 
     def _programs(self, port: int) -> list[Program]:
         """As few processes as use two cores well: deciding, everything in front of it, and one agent a node."""
@@ -193,7 +199,7 @@ class Up:
         """Commands find the API, and the user is told where it is, once it is ready."""
         within_s = CLOCK.monotonic() + READY_WITHIN_S
         async with httpx.AsyncClient(base_url=self._url, timeout=2.0, trust_env=False) as client:
-            while not await _ready(client):
+            while not (await _ready(client) and await self._nodes_joined(client)):
                 if CLOCK.monotonic() > within_s:
                     self._tell(
                         f"muster: the API is not ready after {READY_WITHIN_S:g} s; see {self._plan.data_dir}/logs"
@@ -206,6 +212,15 @@ class Up:
         gpus = f"{plan.nodes} simulated nodes with {plan.gpus_per_node} GPUs each" if plan.nodes else "no nodes"
         self._tell(f"API   {self._url}   docs {self._url}/docs   logs {plan.data_dir}/logs")
         self._tell(f"ready: {gpus}; Ctrl-C ends the cluster, running jobs live on and are adopted by the next start")
+
+    async def _nodes_joined(self, client: httpx.AsyncClient) -> bool:
+        """Whether every node's GPUs are in the pool or in use: what is submitted before that waits for no reason."""
+        try:
+            nodes = (await client.get("/v1/nodes")).json()["nodes"]
+        except (httpx.TransportError, ValueError, KeyError):
+            return False
+        ready = {str(node["node_id"]) for node in nodes if node["state"] == "up" and not node["gpus_out"]}
+        return ready.issuperset(self._plan.node_ids)
 
     def _noticed(self, notice: Notice) -> None:
         if notice.change is Change.DIED and notice.exit_code is not None:

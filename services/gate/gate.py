@@ -39,9 +39,8 @@ class Gate:
         self._log = log
         self._clock = clock
         self._asks = Lane(log, waiting_max=waiting_max)
-        self._reports = Lane(
-            log, waiting_max=waiting_max
-        )  # of its own, so that repeated submissions never delay a release
+        # Of its own, so that repeated submissions never delay a release.
+        self._reports = Lane(log, waiting_max=waiting_max)
         self._reported: OrderedDict[bytes, Position] = OrderedDict()
         self.answers: Counter[tuple[str, str]] = Counter()  # given so far, by what was asked and the outcome
 

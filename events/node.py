@@ -3,6 +3,8 @@
 from enum import StrEnum
 from typing import ClassVar
 
+import msgspec
+
 from events.base import NODE, Event, Family, GpuUuid, NodeEpoch, NodeId, RunId, SlotMask
 
 
@@ -35,7 +37,7 @@ class NodeJoined(NodeReport, kw_only=True, frozen=True, tag="musterbook.node.joi
     address: str  # where its ranks are reached by those of other nodes
     port_base: int  # first of the ports for rendezvous; slot n of a run's first rank uses port_base + n
     agent_version: str = ""
-    labels: dict[str, str] = {}
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class GpusFoundClean(NodeReport, kw_only=True, frozen=True, tag="musterbook.node.gpus_found_clean.v1"):

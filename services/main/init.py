@@ -4,8 +4,6 @@ import asyncio
 import sys
 from typing import Final
 
-from pydantic import Field
-
 from events.log.streams import StreamSettings
 from runtime.fault import Fault
 from runtime.logging import configure, get_logger
@@ -22,7 +20,6 @@ class InitSettings(CommonSettings):
     """What the first start of a cell needs to know."""
 
     nats_user: str = "system"
-    replicas: int = Field(1, ge=1, le=5, description="Servers that keep each stream; as many as the cluster has.")
 
 
 async def init(settings: InitSettings) -> str:

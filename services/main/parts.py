@@ -12,9 +12,9 @@ from pydantic import ValidationError
 
 from events.desired import Heartbeat
 from events.log.append import JetStreamLog
-from events.log.follow import JetStreamReader
 from events.log.port import LogFault
 from events.log.streams import Founded, StreamSettings, check
+from events.log.wire import WireReader
 from events.subjects import DESIRED_STREAM, Subjects, last_token
 from projections.cluster.evolve import evolve
 from projections.cluster.state import Cluster
@@ -75,12 +75,25 @@ async def connected(settings: CommonSettings, name: str) -> AsyncIterator[Connec
         await connection.close()
 
 
-async def standing_log(connection: Connection, cell: str) -> Founded:
+@asynccontextmanager
+async def reading(settings: CommonSettings) -> AsyncIterator[WireReader]:
+    """Reads the log over a socket of its own until the block is left."""
+    login = settings.login
+    reader = WireReader(
+        login.urls, settings.cell, user=login.user, password=login.password, inbox_prefix=login.inbox_prefix
+    )
+    try:
+        yield reader
+    finally:
+        reader.close()
+
+
+async def standing_log(connection: Connection, settings: CommonSettings) -> Founded:
     """What the log is, once it is there and as it must be. Raises `Fault`."""
     given_up_s = CLOCK.monotonic() + LOG_WITHIN_S
     while True:
         try:
-            return await check(connection, StreamSettings(cell=cell))
+            return await check(connection, StreamSettings(cell=settings.cell, replicas=settings.replicas))
         except LogFault as fault:
             if CLOCK.monotonic() > given_up_s:
                 raise Fault(fault.code, str(fault), fault.hint) from fault
@@ -102,12 +115,12 @@ async def _control(stop: Stop, *, dispatches: bool) -> None:
     settings = read(ControlSettings)
     instance = settings.instance or uuid4().hex[:12]
     subjects = Subjects(settings.cell)
-    async with connected(settings, "control") as connection:
-        founded = await standing_log(connection, settings.cell)
+    async with connected(settings, "control") as connection, reading(settings) as reader:
+        founded = await standing_log(connection, settings)
         snapshots = Snapshots(settings.data_dir / "control", CLOCK, every_s=settings.snapshot_every_s)
         cluster = snapshots.restore(log_id=founded.log_id, end=founded.end)
         lease = Lease(connection, instance=instance, ttl_s=settings.lease_s, clock=CLOCK)
-        log = JetStreamLog(connection, settings.cell, source=f"control/{instance}")
+        log = JetStreamLog(connection, settings.cell, source=f"control/{instance}", reader=reader)
         plane = ControlPlane(log, cluster, lease, CLOCK, name=Name(instance, version("musterbook")))
         watchers: list[Watcher] = [snapshots.watch]
         dispatching = Dispatcher(LastValues(connection, DESIRED_STREAM), subjects, lambda: plane.leading)
@@ -148,9 +161,8 @@ async def _beat(connection: Connection, subject: str) -> None:
 async def dispatcher(stop: Stop) -> None:
     """The nodes were told what to run, by a fold of its own, until `stop`. Beside others it does no harm."""
     settings = read(DispatcherSettings)
-    async with connected(settings, "dispatcher") as connection:
-        founded = await standing_log(connection, settings.cell)
-        reader = JetStreamReader(connection, settings.cell)
+    async with connected(settings, "dispatcher") as connection, reading(settings) as reader:
+        founded = await standing_log(connection, settings)
         dispatching = Dispatcher(LastValues(connection, DESIRED_STREAM), Subjects(settings.cell), lambda: caught_up)
         cluster, caught_up = Cluster(), False
 
@@ -169,7 +181,7 @@ async def gate(stop: Stop) -> None:
     """Asks and reports over NATS were taken in until `stop`."""
     settings = read(GateSettings)
     async with connected(settings, "gate") as connection:
-        await standing_log(connection, settings.cell)
+        await standing_log(connection, settings)
         log = JetStreamLog(connection, settings.cell, source="gate")
         async with open_gate(log, CLOCK) as opened, serve(opened, connection, Subjects(settings.cell)):
             await stop.wait()
@@ -178,12 +190,15 @@ async def gate(stop: Stop) -> None:
 async def api(stop: Stop) -> None:
     """The HTTP API answered until `stop`, with a gate of its own."""
     settings = read(ApiSettings)
-    async with connected(settings, "api") as connection, database(settings, "api", size_max=8) as pool:
-        await standing_log(connection, settings.cell)
-        log = JetStreamLog(connection, settings.cell, source="gate")
-        async with open_gate(log, CLOCK) as opened:
+    async with (
+        connected(settings, "api") as connection,
+        reading(settings) as reader,
+        database(settings, "api", size_max=8) as pool,
+    ):
+        await standing_log(connection, settings)
+        async with open_gate(JetStreamLog(connection, settings.cell, source="gate"), CLOCK) as opened:
             parts = Parts(
-                gate=opened, log=log, pool=pool, connection=connection, subjects=Subjects(settings.cell), clock=CLOCK
+                gate=opened, log=reader, pool=pool, connection=connection, subjects=Subjects(settings.cell), clock=CLOCK
             )
             async with open_api(parts, host=settings.host, port=settings.port) as url:
                 logger.info("api_listens", url=url)
@@ -193,9 +208,13 @@ async def api(stop: Stop) -> None:
 async def projector(stop: Stop) -> None:
     """The tables followed the log until `stop`."""
     settings = read(ReaderSettings)
-    async with connected(settings, "projector") as connection, database(settings, "projector") as pool:
-        await standing_log(connection, settings.cell)
-        await run_until_stopped(stop, project(JetStreamReader(connection, settings.cell), pool, Progress()))
+    async with (
+        connected(settings, "projector") as connection,
+        reading(settings) as reader,
+        database(settings, "projector") as pool,
+    ):
+        await standing_log(connection, settings)
+        await run_until_stopped(stop, project(reader, pool, Progress()))
 
 
 @asynccontextmanager

@@ -3,9 +3,10 @@
 import asyncio
 import os
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import agent.start
+from events.log.port import LogFault
 from runtime.fault import Fault
 from runtime.logging import configure, get_logger
 from runtime.settings import AgentSettings, CommonSettings
@@ -24,6 +25,7 @@ PARTS: Final[Mapping[str, Part]] = {
     "api": parts.api,
     "projector": parts.projector,
 }
+Trouble = TypeVar("Trouble", Fault, LogFault)
 TOGETHER: Final = frozenset({"control", "dispatcher"})  # one fold serves both
 
 
@@ -46,6 +48,9 @@ async def _run(names: tuple[str, ...]) -> int:
             await run_until_stopped(stop, *(part(stop) for part in chosen))
         except* Fault as faults:
             raise _first(faults) from faults
+        except* LogFault as faults:
+            first = _first(faults)
+            raise Fault(first.code, str(first), first.hint) from faults
     return 1 if stop.failed else 0
 
 
@@ -60,7 +65,7 @@ def run_agent() -> int:
     return 0
 
 
-def _first(group: BaseExceptionGroup[Fault]) -> Fault:
+def _first(group: BaseExceptionGroup[Trouble]) -> Trouble:
     """One of the faults: the others follow from it, or come up when it is mended."""
     first = group.exceptions[0]
     return _first(first) if isinstance(first, BaseExceptionGroup) else first

@@ -11,19 +11,18 @@ from typing import Any, Final, NamedTuple
 from pydantic import SecretStr
 
 from events.base import START, Position, Recorded
-from events.log.follow import JetStreamReader
 from events.log.port import LogFault
+from events.log.wire import WireReader
 from projections.cluster.audit import Finding, audit
 from projections.tables.rebuild import rebuild
 from projections.tables.verify import Verified, verify
 from runtime.embedded.credentials import Credentials
 from runtime.fault import Fault
 from runtime.logging import configure
-from runtime.nats import connect
 from runtime.postgres import Pool, create_pool
 from runtime.settings import ReaderSettings
 from services.main.local import CLOCK, read_running
-from services.main.parts import read
+from services.main.parts import read, reading
 
 SHOWN_MAX: Final = 20
 STATEMENT_MAX_S: Final = 3600.0
@@ -32,7 +31,7 @@ STATEMENT_MAX_S: Final = 3600.0
 class Opened(NamedTuple):
     """The log and the database of a cluster."""
 
-    reader: JetStreamReader
+    reader: WireReader
     pool: Pool
 
 
@@ -60,22 +59,20 @@ def reader_settings(data_dir: Path) -> ReaderSettings:
 @asynccontextmanager
 async def opened(settings: ReaderSettings) -> AsyncIterator[Opened]:
     """The log and the database, until the block is left. Faults of either are raised as `Fault`."""
-    connection = await connect(settings.login, name="verify")
     try:
         pool = await create_pool(
             settings.postgres_dsn.get_secret_value(), name="verify", size_max=2, statement_max_s=STATEMENT_MAX_S
         )
         try:
-            yield Opened(JetStreamReader(connection, settings.cell), pool)
+            async with reading(settings) as reader:
+                yield Opened(reader, pool)
         finally:
             await pool.close()
     except LogFault as fault:
         raise Fault(fault.code, str(fault), fault.hint) from fault
-    finally:
-        await connection.close()
 
 
-async def read_all(reader: JetStreamReader) -> list[Recorded]:
+async def read_all(reader: WireReader) -> list[Recorded]:
     """Every record that the log has now."""
     end, records = await reader.end(), list[Recorded]()
     async with aclosing(reader.follow(START)) as following:  # type: ignore[type-var]  # it is a generator

@@ -233,7 +233,7 @@ def _released(books: Books, _recorded: Recorded, e: GpusReleased) -> None:
         gpu = Gpu(e.node_id, e.node_epoch, slot)
         if books.owners.get(gpu) == e.run_id:
             del books.owners[gpu]
-            books.owed[e.run_id].discard(gpu)
+            books.owed.get(e.run_id, set()).discard(gpu)
 
 
 def _run_over(
@@ -280,8 +280,8 @@ def _lost(books: Books, _recorded: Recorded, e: NodeLost) -> None:
 def _forget_life(books: Books, node_id: NodeId, node: _Node) -> None:
     for gpu in [gpu for gpu in books.owners if gpu.node_id == node_id and gpu.epoch == node.epoch]:
         run_id = books.owners.pop(gpu)
-        books.owed[run_id].discard(gpu)
-        books.haunted[run_id].add((node_id, gpu.slot))
+        books.owed.get(run_id, set()).discard(gpu)  # a run may be over and hold GPUs, in a bad log
+        books.haunted.setdefault(run_id, set()).add((node_id, gpu.slot))
 
 
 def _found_clean(books: Books, _recorded: Recorded, e: GpusFoundClean) -> None:

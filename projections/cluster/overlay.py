@@ -94,7 +94,7 @@ class Lines(Generic[G, V]):
             del line[key]
             if not line:
                 del self._came[group]
-        elif self._below is not None and self._below.has(group, key):
+        elif self.has(group, key):
             self._gone.setdefault(group, set()).add(key)
         else:
             raise KeyError((group, key))

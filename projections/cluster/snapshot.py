@@ -1,6 +1,8 @@
 """Snapshots of the fold: a saved place to start from, thrown away when anything about it does not match."""
 
 from datetime import datetime
+from hashlib import blake2b
+from typing import Final
 
 import msgspec
 
@@ -27,13 +29,15 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     runs: list[Run]
 
 
+DIGEST_BYTES: Final = 16  # before the rest: damage may well leave something that can be read, and is not what was saved
+
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Snapshot)
 
 
 def dump(cluster: Cluster) -> bytes:
     """The cluster as bytes; the same for the same cluster, however it came about."""
-    return _encoder.encode(
+    saved = _encoder.encode(
         Snapshot(
             fold_version=FOLD_VERSION,
             log_id=cluster.log_id,
@@ -49,12 +53,16 @@ def dump(cluster: Cluster) -> bytes:
             runs=[cluster.runs[run_id] for run_id in sorted(cluster.runs)],
         )
     )
+    return _digest(saved) + saved
 
 
 def load(data: bytes, *, log_id: str) -> Cluster | None:
     """The cluster of a snapshot of this log; None where it is damaged, of another log, or of another version."""
+    digest, payload = data[:DIGEST_BYTES], data[DIGEST_BYTES:]
+    if digest != _digest(payload):
+        return None
     try:
-        saved = _decoder.decode(data)
+        saved = _decoder.decode(payload)
     except (msgspec.DecodeError, msgspec.ValidationError):
         return None
     if saved.fold_version != FOLD_VERSION or saved.log_id != log_id:
@@ -71,6 +79,10 @@ def load(data: bytes, *, log_id: str) -> Cluster | None:
     for run in saved.runs:
         put_run(cluster, run)
     return cluster
+
+
+def _digest(payload: bytes) -> bytes:
+    return blake2b(payload, digest_size=DIGEST_BYTES).digest()
 
 
 def _sorted_node(node: Node) -> Node:

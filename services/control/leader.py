@@ -95,6 +95,7 @@ class ControlPlane:
             self.silences.restart(self._clock.monotonic())
             logger.info("leadership_tried", instance=self._instance, before=self.cluster.leader)
             return [LeadershipTaken(at=at, instance=self._instance, version=self._version)]
+        self.silences.turn(self._clock.monotonic())  # we may have slept since the log was asked for its end
         silent = self.silences.silent(self.cluster, self._clock.monotonic())
         tick = Tick(at=at, position=self.cluster.position, silent=silent)
         return decide_all(self.cluster, tick, version=self._version)

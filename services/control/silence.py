@@ -3,10 +3,11 @@
 from typing import Final
 
 from events.base import NodeEpoch, NodeId
-from projections.cluster.state import Cluster, NodeState
+from projections.cluster.state import Cluster, Node, NodeState
 
 GAP_MAX_S: Final = 2.0  # a longer pause of our own loop, or of our own beat, restarts all silences
 LOOK_EVERY_S: Final = 0.5  # one look costs a step for every node
+NEVER: Final = float("-inf")
 
 
 class Silences:
@@ -17,19 +18,21 @@ class Silences:
         self._turned = now  # our loop's last turn
         self._beat = now  # our own beat, as it came back
         self._looked = now
-        self._heard: dict[NodeId, tuple[NodeEpoch, float]] = {}
-        self._silent: dict[NodeId, float] = {}
+        self._seen: dict[NodeId, tuple[NodeEpoch, float]] = {}  # the life at the last look, and since when we see it
+        self._heard: dict[NodeId, float] = {}  # the last beat of that life
+        self._silent: dict[NodeId, tuple[NodeEpoch, float]] = {}  # as of the last look
 
     def heard(self, node_id: NodeId, epoch: NodeEpoch, now: float) -> None:
-        """A node beat."""
-        self._heard[node_id] = (epoch, now)
+        """A node beat. A beat of any other life than the last look saw counts for nothing."""
+        if self._seen.get(node_id, (None, now))[0] == epoch:
+            self._heard[node_id] = now
 
     def heard_own(self, now: float) -> None:
         """Our own beat came back: the way that beats take is open."""
         self._beat = now
 
     def restart(self, now: float) -> None:
-        """Nothing before now counts: we have just begun to lead."""
+        """Nothing before now counts: we have just begun to lead, or could not hear."""
         self._since = now
         self._silent = {}
 
@@ -44,18 +47,28 @@ class Silences:
         if now - self._looked >= LOOK_EVERY_S:
             self._looked = now
             self._silent = dict(self._look(cluster, now))
-        return self._silent
+        # A node that joined anew since the last look is not silent because its earlier life was.
+        silent = {n: silent_s for n, (epoch, silent_s) in self._silent.items() if cluster.nodes[n].epoch == epoch}
+        for node_id in cluster.suspects:  # a restart is no beat: suspect stays suspect until it is heard
+            if self._heard.get(node_id, NEVER) <= self._since:
+                silent.setdefault(node_id, cluster.policy.suspect_after_s)
+        return silent
 
-    def _look(self, cluster: Cluster, now: float) -> list[tuple[NodeId, float]]:
-        found: list[tuple[NodeId, float]] = []
-        for node_id, node in cluster.nodes.items():
+    def _look(self, cluster: Cluster, now: float) -> list[tuple[NodeId, tuple[NodeEpoch, float]]]:
+        found: list[tuple[NodeId, tuple[NodeEpoch, float]]] = []
+        for node in cluster.nodes.values():
             if node.state is NodeState.LOST:
                 continue
-            epoch, at = self._heard.get(node_id, (NodeEpoch(0), now))
-            if epoch != node.epoch:  # a new life: silent from when we first see it
-                self._heard[node_id] = (node.epoch, now)
-                continue
-            silent_s = now - max(at, self._since)
+            silent_s = now - max(self._last(node, now), self._since)
             if silent_s >= cluster.policy.suspect_after_s:
-                found.append((node_id, round(silent_s, 3)))
+                found.append((node.node_id, (node.epoch, round(silent_s, 3))))
         return found
+
+    def _last(self, node: Node, now: float) -> float:
+        """When this life was last heard; a new one is silent from when we first see it."""
+        epoch, seen = self._seen.get(node.node_id, (None, now))
+        if epoch == node.epoch:
+            return self._heard.get(node.node_id, seen)
+        self._seen[node.node_id] = (node.epoch, now)
+        self._heard.pop(node.node_id, None)
+        return now

@@ -17,7 +17,7 @@ def touched(cluster: Cluster, stretch: Stretch) -> Iterator[NodeId]:
                 yield from (share.node_id for share in e.shares)
             case RunStopping() as e if e.run_id in cluster.runs:  # else it is over: its releases touch its nodes
                 yield from (share.node_id for share in cluster.runs[e.run_id].shares)
-            case NodeJoined() | NodeLost() | GpusReleased() as e:
-                yield e.node_id
+            case NodeJoined() | NodeLost() | GpusReleased() as e if e.node_id in cluster.nodes:
+                yield e.node_id  # an agent may report before it ever joined
             case _:
                 pass  # changes nothing that an agent is told

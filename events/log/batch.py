@@ -24,7 +24,7 @@ from events.log.writing import Writing
 
 WRITERS_MAX: Final = 16  # batches in flight; the server takes 50 a stream
 TRIES_MAX: Final = 8
-BACK_OFF_S: Final = 0.004  # doubled with each try, up to `BACK_OFF_MAX_S`, and drawn from half to all of it
+BACK_OFF_S: Final = 0.002  # doubled with each try, up to `BACK_OFF_MAX_S`, and drawn from half to all of it
 BACK_OFF_MAX_S: Final = 0.25
 ANSWER_S: Final = 2.0  # for the server to commit
 ANSWER_PER_MESSAGE_S: Final = 0.000_2  # more for each message
@@ -69,47 +69,47 @@ class Batches:
         `key` is the writing whose subject tells what became of all when no answer came.
         Raises `Conflict` when one is fenced and its subject has moved, `Unknown` when it cannot be told, `Unfit`.
         """
-        refused: Refusal | NotSent | None = None
         async with self._writers:
             if not self._known:
                 self._known = await self._end()
-            known = self._known
-            for attempt in range(TRIES_MAX):
-                batch = self._ids()
-                try:
-                    sequence = await self._send(writings, batch)
-                except (Refusal, NotSent) as error:
-                    refused = error
-                    await self._back_off(error, attempt)
-                except NoAnswer as error:
-                    sequence = await self._resolve(writings, key, batch, known, error)
-                    break
-                else:
-                    break
-            else:
-                assert refused is not None
-                if isinstance(refused, Refusal) and refused.code == IN_FLIGHT:
-                    raise Conflict("Others keep writing to the same subject.", code="log_contended") from refused
-                raise Unknown(f"The log took nothing in {TRIES_MAX} tries: {refused}.", code="log_away") from refused
+            sequence = await self._write(writings, key, self._known)
         self._known = max(self._known, sequence)
         return sequence
 
-    async def _back_off(self, error: Refusal | NotSent, attempt: int) -> None:
-        """Waits, where trying again may help: nothing was written. Raises what else the refusal means."""
-        if isinstance(error, Refusal) and error.code not in AGAIN:
-            if error.code == MOVED:
-                raise Conflict(f"The log has moved on: {error}.", code="log_moved") from error
-            if error.code in UNFIT:
-                raise Unfit(
-                    f"The server refused a batch: {error}.", code="log_unfit", hint=UNFIT[error.code]
-                ) from error
+    async def _write(self, writings: list[Writing], key: int, known: int) -> int:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _wait_s(writings)
+        attempt = 0
+        while True:
+            attempt += 1
+            batch = self._ids()
+            try:
+                return await self._send(writings, batch)
+            except (Refusal, NotSent) as error:
+                last_try = attempt == TRIES_MAX or loop.time() > deadline
+                await asyncio.sleep(self._back_off_s(error, attempt, last_try=last_try))
+            except NoAnswer as error:
+                return await self._resolve(writings, key, batch, known, error)
+
+    def _back_off_s(self, error: Refusal | NotSent, attempt: int, *, last_try: bool) -> float:
+        """How long to wait where trying again may help: nothing was written. Raises what else it means."""
+        code = error.code if isinstance(error, Refusal) else None
+        if code == MOVED:
+            raise Conflict(f"The log has moved on: {error}.", code="log_moved") from error
+        if code in UNFIT:
+            raise Unfit(f"The server refused a batch: {error}.", code="log_unfit", hint=UNFIT[code]) from error
+        if code is not None and code not in AGAIN:
             raise Unknown(f"The server failed: {error}.", code="log_failed") from error
-        await asyncio.sleep(min(BACK_OFF_S * 2**attempt, BACK_OFF_MAX_S) * (0.5 + self._chance() / 2))
+        if last_try and code == IN_FLIGHT:
+            raise Conflict("Others keep writing to the same subject.", code="log_contended") from error
+        if last_try:
+            raise Unknown(f"The log took nothing in {attempt} tries: {error}.", code="log_away") from error
+        return min(BACK_OFF_S * 2.0**attempt, BACK_OFF_MAX_S) * (0.5 + self._chance() / 2)
 
     async def _send(self, writings: list[Writing], batch: str) -> int:
         """The sequence of the last. Raises `Refusal`, `NotSent`: nothing was written; `NoAnswer`: it may have been."""
         *before, last = writings
-        wait_s = ANSWER_S + ANSWER_PER_MESSAGE_S * len(writings)
+        wait_s = _wait_s(writings)
         if not before:
             return await self._commit(last, dict(PLAIN), wait_s)
         headers = {**PLAIN, "Nats-Batch-Id": batch}
@@ -172,6 +172,10 @@ class Batches:
             code="log_unknown",
             hint="Read on: what holds is in the log.",
         ) from lost
+
+
+def _wait_s(writings: list[Writing]) -> float:
+    return ANSWER_S + ANSWER_PER_MESSAGE_S * len(writings)
 
 
 def _is_ours(raw: Raw, writing: Writing, batch: str) -> bool:

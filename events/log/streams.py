@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import msgspec
 from nats.aio.client import Client
+from nats.aio.msg import Msg
 
 from events.base import Position, position_of
 from events.codec import Codec
@@ -24,6 +25,8 @@ FOUND_EVERY_S: Final = 0.1
 SERVER_MIN: Final = (2, 12)  # the first with atomic batches
 LEVEL_MIN: Final = 2  # of the JetStream API: likewise
 TRIAL_S: Final = 10.0
+SERVERS_S: Final = 3.0
+BATCH_HINT: Final = f"Set jetstream.limits.batch.max_msgs to {BATCH_MAX} on every server."
 NEVER: Final = str(1 << 53)  # a sequence that no stream has reached
 
 MOVED: Final = 10071
@@ -104,6 +107,40 @@ async def check(nc: Client, settings: StreamSettings, *, trial: bool = False) ->
     except (NoAnswer, Refusal) as error:
         raise Unknown(f"The server did not say how the log is: {error}.", code="log_away") from error
     return _founded(first, settings, position_of(CHAPTER, end), _version(nc))
+
+
+async def check_servers(system: Client, servers: int = 1) -> None:
+    """Every server writes to disk before it acknowledges, and takes batches of `BATCH_MAX`.
+
+    Only the system account may ask: `system` is connected to it; `servers` is how many must answer. Who has no such
+    connection reads `sync_always` and `max_batch_size` from `/jsz` of each server, or trusts its configuration.
+    Raises `Unfit`, or `Unknown` when fewer answered.
+    """
+    answers: list[dict[str, Any]] = []
+    complete = asyncio.Event()
+
+    async def take(message: Msg) -> None:
+        answers.append(msgspec.json.decode(message.data))
+        if len(answers) >= servers:
+            complete.set()
+
+    inbox = system.new_inbox()
+    subscription = await system.subscribe(inbox, cb=take)
+    try:
+        await system.publish("$SYS.REQ.SERVER.PING.JSZ", b'{"config":true}', reply=inbox)
+        async with asyncio.timeout(SERVERS_S):
+            await complete.wait()
+    except TimeoutError as error:
+        raise Unknown(f"{len(answers)} of {servers} servers said how they are.", code="log_away") from error
+    finally:
+        await subscription.unsubscribe()
+    for answer in answers:
+        name, data = answer["server"]["name"], answer["data"]
+        if not data.get("config", {}).get("sync_always"):
+            hint = "Set jetstream.sync_interval to always: else what was acknowledged is lost with the power."
+            raise Unfit(f"Server {name} acknowledges before it writes.", code="server_unsynced", hint=hint)
+        if (most := data.get("limits", {}).get("max_batch_size", 0)) < BATCH_MAX:
+            raise Unfit(f"Server {name} takes {most} events at once.", code="batch_limit", hint=BATCH_HINT)
 
 
 def wanted(settings: StreamSettings) -> list[dict[str, Any]]:
@@ -236,7 +273,7 @@ async def _fit_batches(nc: Client, settings: StreamSettings) -> None:
         raise Unfit(
             f"The server does not take {BATCH_MAX} events at once: {refusal}.",
             code="batch_limit",
-            hint=f"Set jetstream.limits.batch.max_msgs to {BATCH_MAX} on every server.",
+            hint=BATCH_HINT,
         ) from refusal
     raise AssertionError("a batch went through that expected what is never so")
 

@@ -11,9 +11,15 @@ TeamId = NewType("TeamId", str)
 NodeId = NewType("NodeId", str)
 GpuUuid = NewType("GpuUuid", str)
 # The limits hold where bytes are read: a mask of no slots, or of negative ones, never gets in.
-SlotMask = NewType("SlotMask", Annotated[int, msgspec.Meta(gt=0)])  # bit n is slot n
-Position = NewType("Position", Annotated[int, msgspec.Meta(ge=0)])  # chapter * 2**40 + sequence: sortable, from 0
-NodeEpoch = NewType("NodeEpoch", Annotated[int, msgspec.Meta(ge=0)])  # position of the node's `NodeJoined`
+SlotMask = NewType("SlotMask", Annotated[int, msgspec.Meta(gt=0, le=(1 << 63) - 1)])  # bit n is slot n
+Position = NewType(
+    "Position", Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+)  # chapter * 2**40 + sequence: sortable, from 0
+NodeEpoch = NewType(
+    "NodeEpoch", Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+)  # position of the node's `NodeJoined`
+Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]  # also in tables
+Code = Annotated[int, msgspec.Meta(ge=-(1 << 31), lt=1 << 31)]  # the same, where less than 0 means something
 Moment = Annotated[datetime, msgspec.Meta(tz=True)]  # a time that says its zone
 
 SEQUENCE_BITS: Final = 40

@@ -15,6 +15,7 @@ from events.base import Event, Family, Moment, RunId, Unreadable, job_id_of
 from events.subjects import family_subject
 
 CONTENT_TYPE: Final = "application/cloudevents+json"
+NUL: Final = b"\\u0000"  # perhaps: a backslash before it makes it harmless
 EVENT_MAX_BYTES: Final = 1 << 20  # the server's max_payload, less nothing: the largest placement fits
 
 AnyEvent = (
@@ -177,6 +178,8 @@ class Codec:
             document = self._decoder.decode(payload)
         except (msgspec.DecodeError, RecursionError) as error:
             return self._decode_lifted(subject, payload, str(error))
+        if NUL in payload and _holds_nul(msgspec.to_builtins(document)):
+            return self._unreadable(subject, payload, "a text in it holds the character U+0000"), ""
         shape = self._by_document[type(document)]
         data = document.data
         event = shape.event(
@@ -210,6 +213,7 @@ class Codec:
             pass  # not even JSON, or too deep: the reason says so
         if named and named not in self._by_type:
             reason = f"no type {named!r} is known to this version"
+        named = named.replace("\0", "\N{REPLACEMENT CHARACTER}")
         return Unreadable(at=EPOCH, subject=subject, named=named[:200], reason=reason[:500])
 
     def _belonging(self, subject: str, event: Event) -> Event:
@@ -220,6 +224,15 @@ class Codec:
         if home == subject:
             reason = f"its ids hold dots, so that {home!r} could be of others"
         return Unreadable(at=event.at, subject=subject, named=type_of(type(event)), reason=reason)
+
+
+def _holds_nul(value: object) -> bool:
+    """Whether any text in it does: PostgreSQL, C and most terminals end there."""
+    if isinstance(value, str):
+        return "\0" in value
+    if isinstance(value, dict):
+        return any(_holds_nul(part) for entry in value.items() for part in entry)
+    return isinstance(value, list | tuple) and any(map(_holds_nul, value))
 
 
 EPOCH: Final = datetime.fromisoformat("1970-01-01T00:00:00+00:00")

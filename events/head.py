@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import msgspec
 
-from events.base import HEAD, Event, Family, Position
+from events.base import HEAD, Count, Event, Family, Position
 
 
 class HeadEvent(Event, kw_only=True, frozen=True):
@@ -31,7 +31,7 @@ class PassedOver(msgspec.Struct, frozen=True):
     """A line of a decision record: why the waiting jobs of one shape got nothing this round."""
 
     shape: str  # "16 GPUs on h100"
-    jobs: int
+    jobs: Count
     code: str  # a `HoldCode`
 
 
@@ -40,6 +40,6 @@ class RoundDecided(HeadEvent, kw_only=True, frozen=True, tag="musterbook.control
 
     epoch: Position
     decided_at: Position
-    events: int  # that follow in this batch
+    events: Count  # that follow in this batch
     passed_over: tuple[PassedOver, ...] = ()
     version: str = ""  # of the code

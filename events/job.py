@@ -5,7 +5,21 @@ from typing import ClassVar
 
 import msgspec
 
-from events.base import INTAKE, JOB, Event, Family, JobId, Moment, NodeEpoch, NodeId, RunId, SlotMask, TeamId
+from events.base import (
+    INTAKE,
+    JOB,
+    Code,
+    Count,
+    Event,
+    Family,
+    JobId,
+    Moment,
+    NodeEpoch,
+    NodeId,
+    RunId,
+    SlotMask,
+    TeamId,
+)
 
 
 class Priority(StrEnum):
@@ -35,7 +49,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
     """How a job is told to save its progress before it is stopped."""
 
     signal: str = "SIGUSR2"  # NCCL uses SIGUSR1
-    grace_s: int = 30  # from the signal to SIGTERM
+    grace_s: Count = 30  # from the signal to SIGTERM
     directory: str = ""  # MUSTER_CHECKPOINT_DIR; empty: one of the job's own under the agent's data directory
 
 
@@ -44,20 +58,20 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     name: str
     command: tuple[str, ...]
-    gpus: int  # of the whole gang
-    nodes: int = 0  # with gpus_per_node: the shape asked for; 0: derived, 8 and more take whole nodes
-    gpus_per_node: int = 0
+    gpus: Count  # of the whole gang
+    nodes: Count = 0  # with gpus_per_node: the shape asked for; 0: derived, 8 and more take whole nodes
+    gpus_per_node: Count = 0
     gpu_types: tuple[str, ...] = ()  # accepted, in order of preference; empty: any
     env: dict[str, str] = {}
     workdir: str = ""  # empty: a fresh directory of the run's
     priority: Priority = Priority.NORMAL
     ranks: Ranks = Ranks.PER_GPU
-    max_runtime_s: int = 0  # from the start of all ranks; 0: no limit
-    stop_grace_s: int = 10  # from SIGTERM to SIGKILL
+    max_runtime_s: Count = 0  # from the start of all ranks; 0: no limit
+    stop_grace_s: Count = 10  # from SIGTERM to SIGKILL
     preemptible: bool = True
     checkpoint: Checkpoint | None = None
-    retries_application: int = 0  # after a rank exited with another code than 0
-    retries_infrastructure: int = 3  # after a failure of ours: node lost or rebooted, ranks that could not be started
+    retries_application: Count = 0  # after a rank exited with another code than 0
+    retries_infrastructure: Count = 3  # after a failure of ours: node lost or rebooted, ranks that could not be started
     on_lost: OnLost = OnLost.RESTART
 
 
@@ -147,7 +161,7 @@ class JobPlaced(JobEvent, kw_only=True, frozen=True, tag="musterbook.job.placed.
     """
 
     run_id: RunId  # "<job>-<attempt>": deciding again gives the same id
-    attempt: int  # 1 for the first
+    attempt: Count  # 1 for the first
     shares: tuple[NodeShare, ...]  # one per node, ordered by node_id; node ranks follow this order
 
 
@@ -163,7 +177,7 @@ class RunStopping(JobEvent, kw_only=True, frozen=True, tag="musterbook.job.run_s
     run_id: RunId
     cause: StopCause
     node_id: NodeId = NodeId("")  # whose failure it was, for causes that have one
-    exit_code: int = 0  # of the rank that failed; 128 + n after signal n
+    exit_code: Code = 0  # of the rank that failed; 128 + n after signal n
 
 
 class JobRequeued(JobEvent, kw_only=True, frozen=True, tag="musterbook.job.requeued.v1"):
@@ -185,7 +199,7 @@ class JobFailed(JobEvent, kw_only=True, frozen=True, tag="musterbook.job.failed.
 
     run_id: RunId
     cause: StopCause
-    exit_code: int = 0  # of the first rank that failed; 128 + n after signal n
+    exit_code: Code = 0  # of the first rank that failed; 128 + n after signal n
     node_id: NodeId = NodeId("")
 
 

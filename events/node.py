@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import msgspec
 
-from events.base import NODE, Event, Family, GpuUuid, NodeEpoch, NodeId, RunId, SlotMask
+from events.base import NODE, Code, Count, Event, Family, GpuUuid, NodeEpoch, NodeId, RunId, SlotMask
 
 
 class EndReason(StrEnum):
@@ -35,7 +35,7 @@ class NodeJoined(NodeReport, kw_only=True, frozen=True, tag="musterbook.node.joi
     gpu_type: str
     gpu_uuids: tuple[GpuUuid, ...]
     address: str  # where its ranks are reached by those of other nodes
-    port_base: int  # first of the ports for rendezvous; slot n of a run's first rank uses port_base + n
+    port_base: Count  # first of the ports for rendezvous; slot n of a run's first rank uses port_base + n
     agent_version: str = ""
     labels: dict[str, str] = msgspec.field(default_factory=dict)
 
@@ -60,8 +60,8 @@ class ShareEnded(NodeReport, kw_only=True, frozen=True, tag="musterbook.node.sha
     node_epoch: NodeEpoch
     run_id: RunId
     reason: EndReason
-    exit_code: int = 0  # of the first rank that failed; 128 + n after signal n; 0: all ranks succeeded
-    rank: int = -1  # which rank that was; -1: none failed
+    exit_code: Code = 0  # of the first rank that failed; 128 + n after signal n; 0: all ranks succeeded
+    rank: Code = -1  # which rank that was; -1: none failed
     message: str = ""  # what could not be done, for `start_failed`
 
 

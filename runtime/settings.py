@@ -25,6 +25,7 @@ class CommonSettings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="MUSTER_", frozen=True, extra="ignore", hide_input_in_errors=True)
 
     cell: str = Field(CELL_DEFAULT, description="The cell's name, in every subject.")
+    replicas: int = Field(1, ge=1, le=5, description="Servers that keep each stream; as many as the cluster has.")
     nats_urls: Annotated[tuple[str, ...], NoDecode] = Field(
         ("nats://127.0.0.1:4222",), min_length=1, max_length=16, description="NATS servers, separated by commas."
     )

@@ -1,6 +1,7 @@
 """docker-compose.yml and Dockerfile, without Docker: valid, pinned, complete, and made of commands that run here."""
 
 import asyncio
+import contextlib
 import importlib.metadata
 import importlib.resources
 import importlib.util
@@ -11,15 +12,17 @@ import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
 from events.log.streams import StreamSettings, check
-from runtime.children import Child, Command
+from runtime.children import Child, Command, log_tail
 from runtime.embedded.nats import server_program
 from runtime.embedded.nats_deployed import (
     AGENTS,
@@ -147,7 +150,7 @@ def test_processes_get_settings_that_they_know(name: str) -> None:
     """Every variable is a field of what the process reads, and the values are within their limits."""
     service = OURS[name]
     environment = _filled(service["environment"], _secrets())
-    fields = {f"MUSTER_{field.upper()}" for field in (*_settings(service).model_fields, "replicas")}
+    fields = {f"MUSTER_{field.upper()}" for field in _settings(service).model_fields}
     given: dict[str, Any] = {variable.removeprefix("MUSTER_").lower(): value for variable, value in environment.items()}
 
     assert environment.keys() <= fields
@@ -320,3 +323,50 @@ async def test_the_servers_of_the_file_are_founded(cell: dict[str, Any], postgre
         await connection.close()
     for user in ("control", "gate", "reader", "agent-node-1", "agent-node-2", "team-demo"):
         await (await connect(_login(cell, user), name="test")).close()
+
+
+def _outside(name: str, cell: dict[str, Any], where: Mapping[str, str], folder: Path) -> Command:
+    """A process of the file with its own command and variables, here instead of in a container."""
+    environment = _filled(SERVICES[name]["environment"], cell["secrets"])
+    environment |= {key: value for key, value in where.items() if key in environment}
+    environment |= {"MUSTER_NATS_URLS": ",".join(cell["urls"]), "MUSTER_DATA_DIR": str(folder / name)}
+    path = f"{Path(sys.executable).parent}:{os.defpath}"
+    program = str(Path(sys.executable).with_name(SERVICES[name]["command"][0]))
+    return Command(
+        argv=(program, *SERVICES[name]["command"][1:]),
+        log=folder / f"{name}.log",
+        env={**environment, "PATH": path},
+        death_signal=signal.SIGTERM,
+    )
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+async def test_every_process_of_the_file_does_its_part(cell: dict[str, Any], postgres_dsn: str, tmp_path: Path) -> None:
+    """A leader leads, the tables follow, both nodes joined, and the API says that all is ready."""
+    code, output = await _founding(cell, postgres_dsn)
+    assert code == 0, output
+    port = str(RememberedPorts(tmp_path).choose("api"))
+    where = {"MUSTER_POSTGRES_DSN": postgres_dsn, "MUSTER_HOST": "127.0.0.1", "MUSTER_PORT": port}
+    where |= {"MUSTER_ADDRESS": "127.0.0.1"}
+    children = {name: Child(_outside(name, cell, where, tmp_path)) for name in OURS if name != "init"}
+    try:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+            shown: Any = None
+            while not (shown and shown["ready"] and await _nodes(client) == {*AGENTS}):
+                ended = {
+                    name: log_tail(tmp_path / f"{name}.log") for name, c in children.items() if c.exit_code is not None
+                }
+                assert ended == {}, ended
+                with contextlib.suppress(httpx.TransportError):
+                    shown = (await client.get("/readyz")).json()
+                await asyncio.sleep(0.1)
+    finally:
+        async with asyncio.TaskGroup() as group:
+            for child in children.values():
+                group.create_task(child.end((signal.SIGTERM, 10.0)))
+
+
+async def _nodes(client: httpx.AsyncClient) -> set[str]:
+    answer = await client.get("/v1/nodes")
+    return {node["node_id"] for node in answer.json()["nodes"]} if answer.is_success else set()

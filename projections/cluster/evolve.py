@@ -45,11 +45,15 @@ APPLICATION_CAUSES: Final = frozenset({StopCause.RANK_FAILED, StopCause.TIME_LIM
 def evolve(cluster: Cluster, recorded: Recorded) -> Cluster:
     """The cluster after `recorded`. Takes its argument over: go on with the result only.
 
-    Nothing is refused here. A report that is late, doubled, or of an older epoch finds nothing to change; events of
-    the control plane that contradict each other stop the process by a `KeyError`.
+    Nothing is refused here. A report that is late, doubled, or of an older epoch finds nothing to change. A record of
+    the control plane that contradicts those before it (nobody but an administrator can write one) is treated as one
+    that cannot be read: from there on nothing is decided, and following goes on.
     """
     if (change := CHANGES.get(type(recorded.event))) is not None:
-        change(cluster, recorded.event, recorded)
+        try:
+            change(cluster, recorded.event, recorded)
+        except (KeyError, AssertionError):
+            cluster.unread = cluster.unread or recorded.position
     cluster.position = recorded.position
     cluster.at = recorded.at
     return cluster
@@ -74,8 +78,11 @@ def _policy_set(cluster: Cluster, e: PolicySet, recorded: Recorded) -> None:
 
 
 def _unreadable(cluster: Cluster, e: Unreadable, recorded: Recorded) -> None:
-    if not cluster.unread and family_of(e.subject, (JOB, FLEET, HEAD)) is not None:
-        cluster.unread = recorded.position
+    family = family_of(e.subject, (JOB, FLEET, HEAD))
+    if family is not None:
+        cluster.unread = cluster.unread or recorded.position
+    if family is HEAD:
+        cluster.head = recorded.position  # the fence has moved, whatever it says
 
 
 # Jobs

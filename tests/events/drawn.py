@@ -13,7 +13,7 @@ from events.codec import TYPES, Codec, Stamp
 from events.subjects import family_subject
 
 names = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,22}[a-z0-9])?", fullmatch=True)
-texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=40)
 moments = st.datetimes(timezones=st.just(UTC))
 _IDS: dict[Any, st.SearchStrategy[Any]] = {
     JobId: names,
@@ -56,11 +56,16 @@ def _made_of(kind: Any) -> st.SearchStrategy[Any]:
     if origin is dict:
         return st.dictionaries(values(arguments[0]), values(arguments[1]), max_size=4)
     if origin is Annotated and arguments[0] is int:
-        low, above = arguments[1].ge, arguments[1].gt
-        return st.integers(low if low is not None else above + 1, 2**63 - 1)
+        return _within(arguments[1])
     if origin is Annotated:
         return values(arguments[0])
     raise AssertionError(f"no strategy for {kind!r}: say here how it is drawn")
+
+
+def _within(limits: msgspec.Meta) -> st.SearchStrategy[int]:
+    low = int(limits.ge) if limits.ge is not None else int(limits.gt or 0) + 1
+    high = limits.le if limits.le is not None else 2**63 - 1 if limits.lt is None else limits.lt - 1
+    return st.integers(low, int(high))
 
 
 def structs(cls: type[msgspec.Struct]) -> st.SearchStrategy[Any]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from events.base import JOB, NODE, Event, Family, JobId, NodeId, RunId, SlotMask, TeamId, Unreadable
 from events.codec import CONTENT_TYPE, TYPES, Codec, Lift, Stamp, correlation_of, family_of, type_of
-from events.job import JobAdmitted, JobPlaced
+from events.job import JobAdmitted, JobPlaced, JobSpec, JobSubmitted
 from events.node import GpusReleased
 from events.subjects import family_subject
 from tests.events.drawn import events, nearly, structs, texts
@@ -344,3 +344,25 @@ def test_run_ids_say_their_job() -> None:
     event = GpusReleased(**OF_NODE, node_epoch=EPOCH, run_id=RunId("jx-12"), slots=SlotMask(1))
 
     assert correlation_of(event) == "jx"
+
+
+@pytest.mark.parametrize(
+    ("part", "reason"),
+    [
+        ('"env":{"A":"b\\u0000"}', "U+0000"),
+        ('"gpus":1099511627776', "2147483647"),
+        ('"env":{"A":"\\ud800"}', "surrogate"),
+    ],
+)
+def test_what_no_table_could_hold_is_unreadable(part: str, reason: str) -> None:
+    """A text that ends in the middle, a number beyond a column: put there by hand, they stop no projector."""
+    spec = JobSpec(name="a", command=("printf '\\u0000'",), gpus=1, env={"A": "b"})
+    job = JobSubmitted(at=OF_JOB["at"], team=TeamId("t"), job_id=JobId("j1"), spec=spec, key="k", request_hash="h")
+    payload = CODEC.encode(job, STAMP)
+    assert CODEC.decode("intake.t.j1", payload)[0] == job  # the command only speaks of U+0000
+
+    was = '"gpus":1' if "gpus" in part else '"env":{"A":"b"}'
+    event, _ = CODEC.decode("intake.t.j1", payload.replace(was.encode(), part.encode()))
+
+    assert isinstance(event, Unreadable)
+    assert reason in event.reason

@@ -75,6 +75,7 @@ def test_the_auditor_finds_nothing_in_what_rounds_decide(grown: History) -> None
     grown.settle()
 
     assert audit(grown.records) == []
+    assert not grown.cluster.unread  # nothing that was decided contradicted anything
 
 
 @given(histories())

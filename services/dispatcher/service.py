@@ -1,12 +1,12 @@
 """Keeps the desired state of every node as the fold wants it: compares stored with wanted, writes the differences."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import msgspec
 
-from events.base import NodeId, Position, Stretch
+from events.base import START, NodeId, Position, Stretch
 from events.desired import Desired
 from events.subjects import Subjects
 from projections.cluster.desired import desired
@@ -41,17 +41,17 @@ class Dispatcher:
         self._subjects = subjects
         self._active = active
         self._known: dict[NodeId, Known] = {}
-        self._due: set[NodeId] = set()
+        self._due: dict[NodeId, Position] = {}  # to be compared, and where the log last touched them
         self._cluster: Cluster | None = None
         self._woken = asyncio.Event()
 
     def watch(self, cluster: Cluster, stretch: Stretch) -> None:
         """Note what a stretch touched, after it was folded."""
         self._cluster = cluster
-        before = len(self._due)
-        self._due.update(touched(cluster, stretch))
-        if len(self._due) > before:
-            self._woken.set()
+        for recorded in stretch:
+            for node_id in touched(cluster, (recorded,)):
+                self._due[node_id] = recorded.position
+                self._woken.set()
 
     async def run(self) -> None:
         """Write what differs, until cancelled. Beginning to be active, compare every node anew."""
@@ -62,7 +62,7 @@ class Dispatcher:
             elif self._cluster is not None:
                 if not was_active:
                     self._known.clear()
-                    self._due.update(self._cluster.nodes)
+                    self._due = dict.fromkeys(self._cluster.nodes, START) | self._due
                     was_active = True
                 await self._write_due()
             await self._wait()
@@ -77,27 +77,29 @@ class Dispatcher:
 
     async def _write_due(self) -> None:
         while self._due and self._active():
-            batch = [self._due.pop() for _ in range(min(WRITES_AT_ONCE, len(self._due)))]
-            failed = [node_id for node_id, done in zip(batch, await self._write_all(batch), strict=True) if not done]
+            batch = dict(self._due.popitem() for _ in range(min(WRITES_AT_ONCE, len(self._due))))
+            done = await asyncio.gather(*(self._write(node_id, at) for node_id, at in batch.items()))
+            failed = {node_id: at for (node_id, at), well in zip(batch.items(), done, strict=True) if not well}
             if failed:
-                self._due.update(failed)
+                self._due = failed | self._due
                 await asyncio.sleep(TRY_AGAIN_AFTER_S)
 
-    async def _write_all(self, nodes: Iterable[NodeId]) -> list[bool]:
-        return await asyncio.gather(*map(self._write, nodes))
+    async def _write(self, node_id: NodeId, touched_at: Position) -> bool:
+        """Whether what is stored for the node is what is wanted, or newer.
 
-    async def _write(self, node_id: NodeId) -> bool:
-        """Whether what is stored for the node is what is wanted, or newer."""
+        What is the same again after a touch is written all the same: another dispatcher, which may have read only what
+        was in between, finds that it is behind.
+        """
         assert self._cluster is not None
         subject = self._subjects.desired(node_id)
         try:
             known = self._known.get(node_id) or await self._read(subject)
             self._known[node_id] = known
             wanted = desired(self._cluster, node_id)
-            if known.desired is not None and _same(known.desired, wanted):
-                return True
             if known.desired is not None and known.desired.as_of > wanted.as_of:
                 return True  # another dispatcher has read further
+            if known.desired is not None and known.desired.as_of >= touched_at and _same(known.desired, wanted):
+                return True
             sequence = await self._values.put(subject, _encoder.encode(wanted), after=known.sequence)
         except Fault as fault:
             logger.info("desired_not_written", node=node_id, cause=fault.code)

@@ -26,16 +26,17 @@ class BodyLimit:
             return
         most = BODY_MANY_MAX if scope["path"] == MANY else BODY_MAX
         said = dict(scope["headers"]).get(b"content-length", b"0")
-        read = int(said) if said.isdigit() else 0
+        said_too_large = said.isdigit() and int(said) > most
+        read = 0
 
         async def limited() -> Message:
-            nonlocal most
-            if read > most:
+            nonlocal read
+            if said_too_large:
                 raise _too_large(most)
             message = await receive()
-            most -= len(message.get("body", b""))
-            if most < 0:
-                raise _too_large(BODY_MANY_MAX if scope["path"] == MANY else BODY_MAX)
+            read += len(message.get("body", b""))
+            if read > most:
+                raise _too_large(most)
             return message
 
         await self._app(scope, limited if scope["method"] in {"POST", "PUT", "PATCH"} else receive, send)

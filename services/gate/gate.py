@@ -10,7 +10,8 @@ from typing import Final
 import msgspec
 
 from events.ask import Accepted, Answer, Cancel, RefusalCode, Refused, Report, Submit
-from events.base import Event, NodeId, Position, TeamId
+from events.base import Event, NodeId, Position, TeamId, Unreadable
+from events.codec import EVENT_MAX_BYTES, Codec, Stamp, type_of
 from events.job import JobCancelRequested, JobSubmitted
 from events.log.port import Log, Unknown
 from events.subjects import family_subject
@@ -26,6 +27,8 @@ logger = get_logger(__name__)
 MANY_MAX: Final = 1_000  # jobs submitted in one call
 REASON_MAX: Final = 500  # characters
 TRACE_MAX: Final = 200
+FACT_BYTES_MAX: Final = EVENT_MAX_BYTES - 2_048  # with its headers it still fits into one message
+STAMP: Final = Stamp("0" * 40)  # as long as the one that the log gives
 REPEATS_MAX: Final = 10_000  # reports whose exact repeat is answered without a second record
 
 
@@ -38,6 +41,7 @@ class Gate:
     def __init__(self, log: Log, clock: Clock, *, waiting_max: int = WAITING_MAX) -> None:
         self._log = log
         self._clock = clock
+        self._codec = Codec()
         self._asks = Lane(log, waiting_max=waiting_max)
         # Of its own, so that repeated submissions never delay a release.
         self._reports = Lane(log, waiting_max=waiting_max)
@@ -60,7 +64,7 @@ class Gate:
         submitted = self._submitted(team, ask, by)
         if isinstance(submitted, Refused):
             return self._told("submit", submitted)
-        return self._told("submit", await self._asks.record([submitted], size=_size(submitted)))
+        return self._told("submit", await self._recorded(self._asks, [submitted]))
 
     async def submit_many(self, team: TeamId, asks: Sequence[Submit], by: str) -> list[Answer]:
         """Record many jobs, each answered for itself, in the order of the asks."""
@@ -102,25 +106,37 @@ class Gate:
             return _not_found(team, ask, "jobs lists those of the team; another team's cannot be cancelled")
         if isinstance(last.event, JobCancelRequested):
             return Accepted(position=last.position, job_id=ask.job_id, repeated=True)
-        return await self._asks.record([event], size=_size(event))
+        return await self._recorded(self._asks, [event])
 
     async def _report(self, node_id: NodeId, report: Report) -> Answer:
         problem = problem_of(node_id, report)
         if problem is not None:
             logger.info("report_refused", node_id=node_id[:40], code=problem.code, message=problem.message)
             return problem
-        said = msgspec.json.encode(report)
-        mark = hashlib.sha256(said).digest()
+        mark = hashlib.sha256(msgspec.json.encode(report)).digest()
         if mark in self._reported:
             return Accepted(position=self._reported[mark], repeated=True)
         now, by = self._clock.now(), f"node:{node_id}"
         facts: list[Event] = [msgspec.structs.replace(one, at=now, by=by) for one in report.reports]
-        answer = await self._reports.record(facts, size=len(said))
+        answer = await self._recorded(self._reports, facts)
         if isinstance(answer, Accepted):
             self._reported[mark] = answer.position
             while len(self._reported) > REPEATS_MAX:
                 self._reported.popitem(last=False)
         return answer
+
+    async def _recorded(self, lane: Lane, facts: Sequence[Event]) -> Answer:
+        """Record facts, if every reader will be able to read them."""
+        size = 0
+        for fact in facts:
+            payload = self._codec.encode(fact, STAMP)
+            size += len(payload)
+            read, _ = self._codec.decode(family_subject(fact), payload)
+            if isinstance(read, Unreadable):
+                return invalid(f"{type_of(type(fact))}: {read.reason}")
+            if len(payload) > FACT_BYTES_MAX:
+                return invalid(f"{type_of(type(fact))}: has {len(payload)} bytes, {FACT_BYTES_MAX} is the most")
+        return await lane.record(facts, size=size)
 
     def _submitted(self, team: TeamId, ask: Submit, by: str) -> JobSubmitted | Refused:
         """The fact that an ask becomes, or why it does not."""
@@ -152,10 +168,6 @@ async def open_gate(log: Log, clock: Clock, *, waiting_max: int = WAITING_MAX) -
             yield gate
         finally:
             running.cancel()
-
-
-def _size(event: Event) -> int:
-    return len(msgspec.json.encode(event))
 
 
 def _team_problem(team: TeamId) -> Refused | None:

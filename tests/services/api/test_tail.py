@@ -1,12 +1,16 @@
 """One reader for all who follow: everyone gets every record once, in order, however far behind they begin."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from datetime import datetime
 
-from events.base import JobId, Position, TeamId
+from events.base import JobId, Position, Stretch, TeamId
+from events.codec import EPOCH
 from events.job import JobCancelRequested
 from events.log.memory import MemoryLog
 from runtime.clock import ManualClock
 from services.api.tail import Tail
+from tests.fixtures.waiting import until
 
 CLOCK = ManualClock()
 
@@ -64,4 +68,32 @@ async def test_quiet_is_told() -> None:
         async for stretch in tail.follow(Position(0)):
             if not stretch:
                 break
+    running.cancel()
+
+
+async def test_who_has_caught_up_no_longer_reads_alone() -> None:
+    """However many follow, the log is read by one."""
+
+    class Counted(MemoryLog):
+        readers = 0
+
+        async def follow(self, after: Position, *, since: datetime = EPOCH) -> AsyncIterator[Stretch]:
+            """See `port.Reader`."""
+            self.readers += 1
+            try:
+                async for stretch in super().follow(after, since=since):
+                    yield stretch
+            finally:
+                self.readers -= 1
+
+    log = Counted("main", CLOCK.now)
+    for _ in range(10):
+        await write(log)
+    tail = Tail(log)
+    running = asyncio.create_task(tail.run())
+    following = [asyncio.create_task(read(tail, Position(0), 20)) for _ in range(5)]
+    await until(lambda: log.readers == 1, what="one reader is left")
+    for _ in range(10):
+        await write(log)
+    assert [len(await one) for one in following] == [20] * 5
     running.cancel()

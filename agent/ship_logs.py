@@ -1,9 +1,9 @@
 """The output of ranks, on its way from their log files to the LOGS stream: in order, whole, at least once.
 
 Each message says in `Muster-Offset` which byte of the rank's output it begins with: a reader that has read up to byte n
-skips what lies before n, since after a restart some of it comes again. Files are cut once all of them was shipped, or,
-when shipping does not keep up, at `WAITING_MAX`; what was dropped is said in the output itself. The few bytes that a
-rank writes in the very moment of a cut are lost.
+skips what lies before n, since after a restart some of it comes again; one that finds a gap goes on behind it. Files are
+cut once all of them was shipped, or, when shipping does not keep up, at `WAITING_MAX`: that makes a gap, and the output
+itself says so behind it. The few bytes that a rank writes in the very moment of a cut are lost.
 """
 
 import asyncio
@@ -81,7 +81,7 @@ class LogShipper:
                     break
                 self._move(record, mark, len(data))
             self._cut(record, rank, file)
-            return os.fstat(file).st_size == mark.place
+            return os.fstat(file).st_size == mark.place and not mark.dropped
         finally:
             os.close(file)
 
@@ -99,6 +99,7 @@ class LogShipper:
         if size > WAITING_MAX or (size >= CUT_AT and size == mark.place):
             os.ftruncate(file, 0)
             mark.dropped += size - mark.place
+            mark.offset += size - mark.place  # some of it may be stored, though no answer came
             mark.place = 0
             self._keep(record)
             if mark.dropped:

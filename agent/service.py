@@ -18,6 +18,7 @@ from agent.reports import Place, batch_of, event_of, note
 from agent.ship_logs import OFFSET_HEADER, LogShipper, Send
 from events.ask import Accepted, Answer, RefusalCode, Refused
 from events.ask import Report as ReportMessage
+from events.base import START, Position
 from events.desired import Desired, DesiredShare, Heartbeat, Order
 from events.subjects import DESIRED_STREAM, Subjects
 from runtime.beats import beat, hearing
@@ -36,6 +37,8 @@ STARTING_S: Final = 0.02  # while a rank is being started
 CHANGING_S: Final = 0.05  # while something is stopping, or waits for its GPUs
 SHIP_EVERY_S: Final = 0.25
 LOOK_EVERY_S: Final = 0.5  # at the connection, for a reconnect
+LOOK_AGAIN_S: Final = 0.002  # for a value that was heard of and is not stored yet; then twice as long, and so on
+LOOKS_MAX: Final = 8  # then it was one that the server refused
 ANSWER_S: Final = 5.0
 FLUSH_S: Final = 2.0  # that the report of an end waits for the last output, at most
 REPORTS_MAX: Final = 500  # in one message
@@ -43,6 +46,12 @@ BACK_OFF_FIRST_S: Final = 0.2
 BACK_OFF_MAX_S: Final = 5.0
 
 DECODE_ANSWER: Final = msgspec.json.Decoder(Answer)
+
+
+class AsOf(msgspec.Struct, frozen=True):
+    """What of a desired state tells how new it is."""
+
+    as_of: Position
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +76,8 @@ class Agent:
         self._contact_s = node.records.contact_s(node.boot_id) or clock.monotonic()
         self._wake = asyncio.Event()
         self._hint = asyncio.Event()
+        self._hinted = START  # the newest value that was heard of
+        self._looks = 0  # in vain, for it
         self._to_tell: list[Report] = []
         self._has_to_tell = asyncio.Event()
         self._told_at_once = REPORTS_MAX
@@ -152,7 +163,7 @@ class Agent:
         """Everything that needs a connection, until it is lost for good."""
         shipper = self._node.shipper = LogShipper(self._sender(connection))
         desired = self._subjects.desired(self._node_id)
-        async with hearing(connection, desired, lambda _subject, _payload: self._hint.set()):
+        async with hearing(connection, desired, self._hear_of_desired):
             loops = (
                 self._beat(connection),
                 self._read(connection),
@@ -189,12 +200,29 @@ class Agent:
                 self._heard()
             if payload:
                 self._take(payload)
+            if payload is not None and await self._comes_later():
+                continue
             again_s = self._clock.monotonic() + (self._timing.reread_every_s if payload is not None else LOOK_EVERY_S)
             while self._clock.monotonic() < again_s and connection.stats["reconnects"] == reconnects:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(LOOK_EVERY_S):
                         await self._hint.wait()
                         break
+
+    def _hear_of_desired(self, _subject: str, payload: bytes) -> None:
+        """A value was sent. It may not be stored yet, or never: it says only what to look for."""
+        with suppress(msgspec.DecodeError):
+            self._hinted = max(self._hinted, msgspec.json.decode(payload, type=AsOf).as_of)
+        self._hint.set()
+
+    async def _comes_later(self) -> bool:
+        """Whether a value that was heard of is still to be read; a moment has passed then."""
+        if self._node.records.as_of >= self._hinted or self._looks == LOOKS_MAX:
+            self._hinted, self._looks = START, 0
+            return False
+        await asyncio.sleep(LOOK_AGAIN_S * 2**self._looks)
+        self._looks += 1
+        return True
 
     def _take(self, payload: bytes) -> None:
         """Obey it from now on, unless something newer was obeyed before."""

@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import httpx
 import typer
@@ -31,15 +31,14 @@ def logs(
     --json: one document a line, with `rank`, `text`, `at`, `run_id`, `node_id`.
     """
     with connect(api_url) as client:
-        wanted = {"rank": rank, "tail": tail}
         if follow:
             try:
-                follow_logs(client, job_id, wanted=wanted, as_json=as_json)
+                follow_logs(client, job_id, Which(rank, tail), as_json=as_json)
             except KeyboardInterrupt:
                 say(f"{job_id}: goes on without this command")
                 raise typer.Exit(ExitCode.INTERRUPTED) from None
             return
-        answer = client.get(job_path(job_id, "logs"), wanted, thing=job_id)
+        answer = client.get(job_path(job_id, "logs"), {"rank": rank, "tail": tail}, thing=job_id)
         for line in answer["lines"]:
             print_line(line, as_json=as_json, with_rank=rank is None)
 
@@ -51,24 +50,25 @@ def print_line(line: dict[str, Any], *, as_json: bool, with_rank: bool) -> None:
     sys.stdout.flush()
 
 
+class Which(NamedTuple):
+    """Which lines of a job."""
+
+    rank: int | None = None  # None: of all
+    tail: int | None = None  # at first only so many of what there is; None: all
+    since: int = 0  # a position that the server must have seen: of the submit, so that it knows the job
+
+
 def follow_logs(
-    client: Client,
-    job_id: str,
-    *,
-    since: int = 0,
-    wanted: dict[str, Any] | None = None,
-    as_json: bool = False,
-    timeout_s: float | None = None,
+    client: Client, job_id: str, which: Which, *, as_json: bool = False, timeout_s: float | None = None
 ) -> None:
     """Every line is on stdout, as it comes, until the job has ended. A stream that breaks off goes on where it was.
 
     Raises: `Failure`, after `timeout_s` with the code for it.
     """
     began_s = answered_s = CLOCK.monotonic()
-    filters = dict(wanted or {})
-    with_rank = filters.get("rank") is None
+    params = {**which._asdict(), "follow": "true", "min_position": which.since or None}
+    del params["since"]
     while True:
-        params = {**filters, "follow": "true", "min_position": since or None}
         try:
             with client.stream(job_path(job_id, "logs"), params, thing=job_id) as sent:
                 for event in sent:
@@ -78,8 +78,8 @@ def follow_logs(
                     if event.name == "end":
                         return
                     if event.data:
-                        print_line(json.loads(event.data), as_json=as_json, with_rank=with_rank)
-                    filters |= {"after": event.id, "tail": None} if event.id else {}
+                        print_line(json.loads(event.data), as_json=as_json, with_rank=which.rank is None)
+                    params |= {"after": event.id, "tail": None} if event.id else {}
         except httpx.TransportError as error:
             if CLOCK.monotonic() - answered_s > OUTAGE_MAX_S:
                 raise client.unreachable(error) from error

@@ -10,7 +10,7 @@ import typer
 from services.cli.client import Client, Refusal
 from services.cli.ended import exit_code_of, say_end, wait_for
 from services.cli.failure import EXIT_CODES, ExitCode, say
-from services.cli.logs import follow_logs
+from services.cli.logs import Which, follow_logs
 from services.cli.options import ApiUrl, AsJson, Team, connect
 from services.cli.specfile import Spec, name_of, parse_env, read_spec
 
@@ -113,7 +113,7 @@ def _stay(client: Client, answer: dict[str, Any], *, follow: bool, timeout_s: fl
     job_id, position = str(answer["job_id"]), int(answer["position"])
     try:
         if follow:
-            follow_logs(client, job_id, since=position, timeout_s=timeout_s)
+            follow_logs(client, job_id, Which(since=position), timeout_s=timeout_s)
         job = wait_for(client, job_id, since=position, timeout_s=timeout_s, tell=not follow)
     except KeyboardInterrupt:
         say(f"{job_id}: goes on without this command")

@@ -52,6 +52,7 @@ BEAT_EVERY_S: Final = 0.5  # of a control plane, so that it knows that beats com
 LOG_WITHIN_S: Final = 60.0  # for a log that is being founded
 LOG_EVERY_S: Final = 0.5
 
+Trouble = TypeVar("Trouble", Fault, LogFault)
 Settings = TypeVar("Settings", bound=CommonSettings)
 
 
@@ -228,3 +229,9 @@ async def database(settings: CommonSettings, name: str, *, size_max: int = 4) ->
         yield pool
     finally:
         pool.terminate()  # what is not committed is read from the log again
+
+
+def first_of(group: BaseExceptionGroup[Trouble]) -> Trouble:
+    """One of the faults: the others follow from it, or come up when it is mended."""
+    first = group.exceptions[0]
+    return first_of(first) if isinstance(first, BaseExceptionGroup) else first

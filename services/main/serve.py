@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import agent.start
 from events.log.port import LogFault
@@ -12,7 +12,7 @@ from runtime.logging import configure, get_logger
 from runtime.settings import AgentSettings, CommonSettings
 from runtime.stopping import Stop, run_until_stopped, stop_on_signals
 from services.main import parts
-from services.main.parts import read
+from services.main.parts import first_of, read
 
 logger = get_logger(__name__)
 
@@ -25,7 +25,6 @@ PARTS: Final[Mapping[str, Part]] = {
     "api": parts.api,
     "projector": parts.projector,
 }
-Trouble = TypeVar("Trouble", Fault, LogFault)
 TOGETHER: Final = frozenset({"control", "dispatcher"})  # one fold serves both
 
 
@@ -47,9 +46,9 @@ async def _run(names: tuple[str, ...]) -> int:
         try:
             await run_until_stopped(stop, *(part(stop) for part in chosen))
         except* Fault as faults:
-            raise _first(faults) from faults
+            raise first_of(faults) from faults
         except* LogFault as faults:
-            first = _first(faults)
+            first = first_of(faults)
             raise Fault(first.code, str(first), first.hint) from faults
     return 1 if stop.failed else 0
 
@@ -61,11 +60,5 @@ def run_agent() -> int:
     try:
         agent.start.main(settings, os.environ)
     except* Fault as faults:
-        raise _first(faults) from faults
+        raise first_of(faults) from faults
     return 0
-
-
-def _first(group: BaseExceptionGroup[Trouble]) -> Trouble:
-    """One of the faults: the others follow from it, or come up when it is mended."""
-    first = group.exceptions[0]
-    return _first(first) if isinstance(first, BaseExceptionGroup) else first

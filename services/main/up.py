@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import sys
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ import httpx
 
 from events.base import NodeId, TeamId
 from events.log.streams import StreamSettings
-from runtime.children import FolderLock
+from runtime.children import FolderLock, log_tail
 from runtime.embedded.nats import EmbeddedNats
 from runtime.embedded.ports import RememberedPorts, is_free
 from runtime.embedded.postgres import EmbeddedPostgres
@@ -23,6 +24,7 @@ from runtime.stopping import Stop, run_until_stopped, stop_on_signals
 from runtime.supervise import Change, Notice, Program, Supervisor
 from services.main.found import found_log, migrate
 from services.main.local import CLOCK, Running, forget, write_running
+from services.main.parts import first_of
 
 logger = get_logger(__name__)
 
@@ -32,6 +34,7 @@ READY_EVERY_S: Final = 0.1
 SERVER_STARTS_MAX: Final = 5  # in a row, of a server that keeps dying
 SERVER_PAUSE_S: Final = 1.0
 SOUND_AFTER_S: Final = 30.0  # having lived this long, a server's next death is a first one again
+DEATHS_MAX: Final = 4  # of one program before all is ready: the first may find a server that is restarting
 AGENT_GRACE_S: Final = 10.0
 GPU_TYPE: Final = "h100"
 
@@ -64,9 +67,9 @@ def run_up(plan: Plan) -> int:
 async def _up(plan: Plan) -> int:
     with stop_on_signals() as stop:
         try:
-            await Up(plan, say).run(stop)
+            await Up(plan, say, stop).run()
         except* Fault as faults:
-            raise faults.exceptions[0] from None  # one is enough: the others follow from it
+            raise first_of(faults) from None
     return 1 if stop.failed else 0
 
 
@@ -79,16 +82,19 @@ def say(line: str) -> None:
 class Up:
     """A cluster in a data directory: servers and processes of ours, each brought back when it dies."""
 
-    def __init__(self, plan: Plan, tell: Tell) -> None:
+    def __init__(self, plan: Plan, tell: Tell, stop: Stop) -> None:
         self._plan = plan
         self._tell = tell
+        self._stop = stop
         self._nats = EmbeddedNats(plan.data_dir, agents=plan.node_ids, teams=[TeamId(team) for team in plan.teams])
         self._postgres = EmbeddedPostgres(plan.data_dir)
         self._url = ""
+        self._ready = False
+        self._deaths = Counter[str]()  # of each program, before all was ready
 
-    async def run(self, stop: Stop) -> None:
-        """The cluster ran until `stop`; nothing of it is left but ranks of jobs. Raises `Fault`."""
-        plan = self._plan
+    async def run(self) -> None:
+        """The cluster ran until the stop; nothing of it is left but ranks of jobs. Raises `Fault`."""
+        plan, stop = self._plan, self._stop
         lock = FolderLock(plan.data_dir)
         lock.take()
         try:
@@ -99,20 +105,25 @@ class Up:
                 supervisor = Supervisor(
                     self._programs(port), logs=plan.data_dir / "logs", clock=CLOCK, tell=self._noticed
                 )
-                try:
-                    async with asyncio.TaskGroup() as group:
-                        group.create_task(supervisor.run(stop))
-                        await run_until_stopped(
-                            stop,
-                            self._keep("NATS", self._nats.wait, self._nats.stop, self._start_nats),
-                            self._keep("PostgreSQL", self._postgres.wait, self._postgres.stop, self._start_postgres),
-                            self._announce(stop),
-                        )
-                finally:
-                    forget(plan.data_dir)
+                if not stop.requested:
+                    await self._run_programs(supervisor)
         finally:
             lock.give_back()
         self._say_stopped()
+
+    async def _run_programs(self, supervisor: Supervisor) -> None:
+        """All programs ran until the stop; meanwhile servers that died were brought back, and the API was announced."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(supervisor.run(self._stop))
+                await run_until_stopped(
+                    self._stop,
+                    self._keep("NATS", self._nats.wait, self._nats.stop, self._start_nats),
+                    self._keep("PostgreSQL", self._postgres.wait, self._postgres.stop, self._start_postgres),
+                    self._announce(),
+                )
+        finally:
+            forget(self._plan.data_dir)
 
     def _choose_port(self) -> int:
         """Where the API will listen: as asked, or a free one, which stays the same from start to start."""
@@ -163,6 +174,7 @@ class Up:
             "MUSTER_GPUS": f"simulated:{self._plan.gpus_per_node}:{GPU_TYPE}",
             "MUSTER_ADDRESS": "127.0.0.1",
             "MUSTER_HEARTBEAT_EVERY_S": "2",
+            "MUSTER_REREAD_EVERY_S": "1",  # on one machine a look costs nothing, and a hint may come before its value
             "MUSTER_DATA_DIR": str(self._plan.data_dir / "nodes" / node_id),
         }
         argv = (sys.executable, "-I", "-m", "agent")
@@ -195,7 +207,7 @@ class Up:
             await stop()
             await start()
 
-    async def _announce(self, stop: Stop) -> None:
+    async def _announce(self) -> None:
         """Commands find the API, and the user is told where it is, once it is ready."""
         within_s = CLOCK.monotonic() + READY_WITHIN_S
         async with httpx.AsyncClient(base_url=self._url, timeout=2.0, trust_env=False) as client:
@@ -204,10 +216,10 @@ class Up:
                     self._tell(
                         f"muster: the API is not ready after {READY_WITHIN_S:g} s; see {self._plan.data_dir}/logs"
                     )
-                    stop.fail("not_ready")
+                    self._stop.fail("not_ready")
                     return
                 await asyncio.sleep(READY_EVERY_S)
-        plan = self._plan
+        plan, self._ready = self._plan, True
         write_running(plan.data_dir, Running(self._url, self._nats.url, self._postgres.dsn))
         gpus = f"{plan.nodes} simulated nodes with {plan.gpus_per_node} GPUs each" if plan.nodes else "no nodes"
         self._tell(f"API   {self._url}   docs {self._url}/docs   logs {plan.data_dir}/logs")
@@ -223,8 +235,15 @@ class Up:
         return ready.issuperset(self._plan.node_ids)
 
     def _noticed(self, notice: Notice) -> None:
-        if notice.change is Change.DIED and notice.exit_code is not None:
-            log = self._plan.data_dir / "logs" / f"{notice.name}.log"
+        if notice.change is not Change.DIED or notice.exit_code is None:
+            return
+        log = self._plan.data_dir / "logs" / f"{notice.name}.log"
+        self._deaths[notice.name] += not self._ready
+        if self._deaths[notice.name] > DEATHS_MAX:
+            self._tell(f"{notice.name} died ({_how(notice.exit_code)}), and does so at every start; from {log}:")
+            self._tell(log_tail(log))
+            self._stop.fail("does_not_start")
+        else:
             self._tell(f"{notice.name} died ({_how(notice.exit_code)}): starting it again; its log is {log}")
 
     def _say_stopped(self) -> None:

@@ -1,59 +1,10 @@
 """Calling the API over a network that drops, delays and refuses."""
 
-import json
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, NamedTuple
-
 import pytest
 
 from services.cli.client import Client, SentEvent, Server, refusal, sent_events
 from services.cli.failure import ExitCode, Failure
-
-DROP = -1  # instead of a status: the connection is closed without an answer
-
-
-class Network(NamedTuple):
-    """A server that answers each request with the next of `answers`, the last for ever, and keeps what it was asked."""
-
-    url: str
-    answers: list[tuple[int, Any]]
-    asked: list[tuple[str, Any]]
-
-
-@pytest.fixture
-def network() -> Iterator[Network]:
-    """A server in a thread of this process."""
-    answers: list[tuple[int, Any]] = []
-    asked: list[tuple[str, Any]] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def answer(self) -> None:
-            length = int(self.headers.get("content-length", 0))
-            asked.append((self.path, json.loads(self.rfile.read(length)) if length else None))
-            status, document = answers.pop(0) if len(answers) > 1 else answers[0]
-            if status == DROP:
-                self.close_connection = True
-                return
-            body = document if isinstance(document, bytes) else json.dumps(document).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        do_GET = do_POST = answer  # noqa: N815  # names of the library's
-
-        def log_message(self, *_args: object) -> None:
-            """Nothing is logged."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield Network(f"http://127.0.0.1:{server.server_port}", answers, asked)
-    server.shutdown()
-    thread.join()
-    server.server_close()
+from tests.services.cli.network import DROP, Network
 
 
 def test_a_try_without_an_answer_is_made_again_with_the_same_body(network: Network) -> None:

@@ -1,0 +1,52 @@
+"""A network that drops, delays and refuses: what stands between a command and the API."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, NamedTuple
+
+DROP = -1  # instead of a status: the connection is closed without an answer
+
+
+class Network(NamedTuple):
+    """A server that answers each request with the next of `answers`, the last for ever, and keeps what it was asked."""
+
+    url: str
+    answers: list[tuple[int, Any]]
+    asked: list[tuple[str, Any]]
+
+
+@contextmanager
+def open_network() -> Iterator[Network]:
+    """A server in a thread of this process."""
+    answers: list[tuple[int, Any]] = []
+    asked: list[tuple[str, Any]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def answer(self) -> None:
+            length = int(self.headers.get("content-length", 0))
+            asked.append((self.path, json.loads(self.rfile.read(length)) if length else None))
+            status, document = answers.pop(0) if len(answers) > 1 else answers[0]
+            if status == DROP:
+                self.close_connection = True
+                return
+            body = document if isinstance(document, bytes) else json.dumps(document).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_GET = do_POST = answer  # noqa: N815  # names of the library's
+
+        def log_message(self, *_args: object) -> None:
+            """Nothing is logged."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield Network(f"http://127.0.0.1:{server.server_port}", answers, asked)
+    server.shutdown()
+    thread.join()
+    server.server_close()

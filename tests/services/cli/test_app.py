@@ -1,0 +1,54 @@
+"""The command as a whole: its help, its usage errors, its messages."""
+
+import pytest
+from typer.testing import CliRunner
+
+from services.cli.app import app, main
+from services.cli.failure import ExitCode, Failure
+from services.cli.options import job_path
+
+COMMANDS = (
+    "submit", "run", "jobs", "job", "why", "logs", "wait", "cancel", "nodes", "queues", "events", "up", "demo",
+    "rebuild", "verify", "serve", "agent",
+)  # fmt: skip
+
+
+def test_help_lists_every_command_and_the_exit_codes() -> None:
+    """Each has a help of its own; those that read take --json."""
+    runner = CliRunner()
+    out = runner.invoke(app, ["--help"]).stdout
+    assert "Exit codes: 0 ok" in out
+    for command in COMMANDS:
+        assert command in out
+        said = runner.invoke(app, [command, "--help"], env={"COLUMNS": "200"})
+        assert said.exit_code == 0
+        assert ("--json" in said.stdout) == (command not in {"up", "demo", "serve", "agent"})
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["serve", "all"], "there is no part 'all': control, dispatcher, gate, api, projector"),
+        (["jobs", "--api-url", "localhost:80"], "is no http:// or https:// address"),
+        (["job", "../x"], "cannot be a job's id"),
+    ],
+)
+def test_wrong_usage_is_a_message_and_exit_code_2(
+    argv: list[str], says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On stderr, after the name of the program."""
+    monkeypatch.setattr("sys.argv", ["muster", *argv])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == ExitCode.USAGE
+    captured = capsys.readouterr()
+    assert captured.err.startswith("muster: ")
+    assert says in captured.err
+    assert captured.out == ""
+
+
+@pytest.mark.parametrize("text", ["", "a/b", "a?b", "a b", "é", "x" * 65, "a.b"])
+def test_what_can_be_no_id_is_never_sent(text: str) -> None:
+    """It would become a part of an address."""
+    with pytest.raises(Failure):
+        job_path(text)

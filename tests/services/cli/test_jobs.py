@@ -1,0 +1,121 @@
+"""Lists, pages, timelines and reasons, as people and programs see them."""
+
+import json
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from services.cli.app import app
+from services.cli.events import print_event
+from services.cli.fleet import NODE_COLUMNS
+from services.cli.jobs import detail, print_timeline, print_why, short_type
+from services.cli.logs import print_line
+from tests.services.cli.network import Network
+
+
+def job(number: int, **more: Any) -> dict[str, Any]:
+    """A row of the list."""
+    return {
+        "job_id": f"j{number:013}",
+        "name": "train",
+        "team": "red",
+        "state": "succeeded",
+        "gpus": 8,
+        "submitted_at": "2026-01-01T00:00:00Z",
+        **more,
+    }
+
+
+def test_all_pages_are_read_and_each_job_is_a_line(network: Network) -> None:
+    """--all goes on to the last page; with a limit the rest is mentioned on stderr."""
+    page = {"jobs": [job(1), job(2)], "next_cursor": "99", "position": 1}
+    network.answers.extend([(200, page), (200, {"jobs": [job(3)], "next_cursor": None, "position": 1})])
+    done = CliRunner().invoke(app, ["jobs", "--all", "--json", "--team", "red", "--api-url", network.url])
+    assert [json.loads(line)["job_id"][-1] for line in done.stdout.splitlines()] == ["1", "2", "3"]
+    assert [path for path, _ in network.asked] == [
+        "/v1/jobs?team=red&limit=500",
+        "/v1/jobs?team=red&limit=500&cursor=99",
+    ]
+    network.answers[:] = [(200, page)]
+    done = CliRunner().invoke(app, ["jobs", "--limit", "2", "--api-url", network.url])
+    assert "there are more than these 2" in done.stderr
+    assert len(done.stdout.splitlines()) == 3
+
+
+PLACED = {
+    "type": "musterbook.job.placed.v1",
+    "position": 12,
+    "at": "2026-01-01T00:00:01.5Z",
+    "by": "",
+    "subject": "job.red.jx",
+    "data": {"run_id": "jx-1", "attempt": 1, "shares": [["node-1", 3, 255], ["node-2", 4, 255]]},
+}
+SUBMITTED = {"type": "musterbook.job.submitted.v1", "position": 11, "at": "2026-01-01T00:00:00Z", "by": "api:red"}
+
+
+def test_a_timeline_tells_times_since_the_first_event(capsys: pytest.CaptureFixture[str]) -> None:
+    """With short types, who asked, and the nodes of a placement."""
+    print_timeline([SUBMITTED, PLACED])
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "+0.000s        11  job.submitted  by api:red",
+        "+1.500s        12  job.placed     run_id=jx-1 on node-1, node-2",
+    ]
+    print_timeline([])
+
+
+def test_an_event_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its document, or its details for people; an unknown type keeps its name."""
+    print_event(PLACED, as_json=True)
+    assert json.loads(capsys.readouterr().out) == PLACED
+    print_event(PLACED, as_json=False)
+    line = capsys.readouterr().out
+    assert line.startswith("12  2026-01-01T00:00:01.5Z  job.placed ")
+    assert line.endswith(" run_id=jx-1 on node-1, node-2\n")
+    assert short_type({"type": "odd"}) == "odd"
+    assert detail({"type": "odd"}) == ""
+
+
+def test_why_tells_the_numbers_and_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is empty is left out."""
+    answer = {
+        "job_id": "jx",
+        "state": "admitted",
+        "code": "no_room",
+        "message": "needs 16 GPUs; 12 are free",
+        "need": {"gpus": 16},
+        "have": {"gpus_free": 12},
+        "ahead": 2,
+        "blockers": ["jy"],
+        "next_action": "wait, or ask for fewer",
+    }
+    print_why(answer)
+    out = capsys.readouterr().out
+    for part in ("no room", "needs 16 GPUs", "gpus free 12", "ahead of it: 2", "held by: jy", "wait, or ask for fewer"):
+        assert part in out
+    print_why({"job_id": "jx", "state": "succeeded", "code": "", "need": {}, "have": {}, "blockers": []})
+    assert capsys.readouterr().out == "jx is succeeded\n"
+
+
+def test_lines_say_whose_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    """Unless one rank was asked for."""
+    line = {"rank": 3, "text": "step 1"}
+    print_line(line, as_json=False, with_rank=True)
+    print_line(line, as_json=False, with_rank=False)
+    print_line(line, as_json=True, with_rank=True)
+    assert capsys.readouterr().out == '3: step 1\nstep 1\n{"rank": 3, "text": "step 1"}\n'
+
+
+def test_nodes_are_listed(network: Network) -> None:
+    """One line each, every column when piped; as JSON the documents as they came."""
+    node = {
+        "node_id": "node-1", "state": "up", "gpu_type": "h100", "gpus_total": 8, "gpus_used": 3, "gpus_free": 4,
+        "gpus_out": 1, "joined_at": "2026-01-01T00:00:00Z", "address": "10.0.0.1",
+    }  # fmt: skip
+    network.answers.append((200, {"nodes": [node], "position": 1}))
+    done = CliRunner().invoke(app, ["nodes", "--api-url", network.url])
+    header, line = done.stdout.splitlines()
+    assert header.split() == [column.title for column in NODE_COLUMNS]
+    assert line.split()[:7] == ["node-1", "up", "h100", "8", "3", "4", "1"]
+    done = CliRunner().invoke(app, ["nodes", "--json", "--api-url", network.url])
+    assert json.loads(done.stdout) == node

@@ -1,0 +1,53 @@
+"""Starting a whole cluster: ports, folders, and parts that do not start. That it works is tried in tests/e2e."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from runtime.children import FolderLock
+from runtime.fault import Fault
+from runtime.stopping import Stop
+from services.main.up import Plan, Up
+
+
+async def test_a_port_that_was_asked_for_and_is_taken_is_refused(tmp_path: Path) -> None:
+    """Before anything starts, and the folder is free again."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        plan = Plan(data_dir=tmp_path, port=taken.getsockname()[1])
+        with pytest.raises(Fault, match="is taken") as failed:
+            await Up(plan, print, Stop()).run()
+    assert failed.value.code == "port_taken"
+    lock = FolderLock(tmp_path)
+    lock.take()
+    lock.give_back()
+
+
+async def test_a_folder_has_one_cluster(tmp_path: Path) -> None:
+    """The second one says whose it is."""
+    lock = FolderLock(tmp_path)
+    lock.take()
+    with pytest.raises(Fault, match="is in use by process"):
+        await Up(Plan(data_dir=tmp_path), print, Stop()).run()
+    lock.give_back()
+
+
+async def test_a_stop_before_the_start_leaves_nothing(tmp_path: Path) -> None:
+    """Ctrl-C while the servers start: they are ended again, no part was started."""
+    told: list[str] = []
+    stop = Stop()
+    stop.request("test")
+    await Up(Plan(data_dir=tmp_path, port=0, nodes=1), told.append, stop).run()
+    assert [line.partition(":")[0] for line in told] == ["stopped"]
+    assert not (tmp_path / "logs" / "control.log").exists()
+
+
+async def test_parts_that_die_at_every_start_end_it_with_their_last_words(tmp_path: Path) -> None:
+    """A cluster that cannot come up says so, instead of trying for ever."""
+    told: list[str] = []
+    stop = Stop()
+    plan = Plan(data_dir=tmp_path, port=0, nodes=1, gpus_per_node=9999)  # more than a node can have: the agent ends
+    await Up(plan, told.append, stop).run()
+    assert stop.failed
+    assert any("does so at every start" in line for line in told)
+    assert any("GPUs" in line for line in told)

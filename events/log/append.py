@@ -1,18 +1,16 @@
 """Writing the log: `JetStreamLog` appends decisions behind the fence on `head`, and records facts."""
 
-import random
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Final
-from uuid import uuid4
 
 import nats.errors
 from nats.aio.client import Client
 
 from events.base import Event, Position, Stretch, position_of
 from events.codec import EPOCH
-from events.log.batch import Batches
+from events.log.batch import CHANCE, Batches, Chance
 from events.log.follow import JetStreamReader
 from events.log.port import Reader
 from events.log.writing import CHAPTER, Pen, Writing
@@ -24,8 +22,7 @@ HEADERS_MAX_BYTES: Final = 512  # that a record has beside its event
 class JetStreamLog(JetStreamReader):
     """Reads and writes the log. See `port.Log` for what it promises. Its calls may overlap.
 
-    `source` says who writes; `reader` follows in its stead; `ids` gives names that never come twice, `chance` numbers
-    from 0 to 1.
+    `source` says who writes; `reader` follows in its stead.
     """
 
     def __init__(
@@ -35,15 +32,14 @@ class JetStreamLog(JetStreamReader):
         *,
         source: str = "musterbook",
         reader: Reader | None = None,
-        ids: Callable[[], str] = lambda: uuid4().hex,
-        chance: Callable[[], float] = random.random,
+        chance: Chance = CHANCE,
     ) -> None:
         super().__init__(nc, cell)
         self._nc = nc
         self._pen = Pen(self.subjects, self.codec, source)
         self._reader = reader
-        self._ids = ids
-        self._batches = Batches(nc, events_stream(CHAPTER), ids=ids, chance=chance)
+        self._name = chance.name
+        self._batches = Batches(nc, events_stream(CHAPTER), chance)
 
     def follow(self, after: Position, *, since: datetime = EPOCH) -> AsyncIterator[Stretch]:
         """See `port.Reader`; by the reader that was given, if any."""
@@ -57,7 +53,7 @@ class JetStreamLog(JetStreamReader):
 
     async def record(self, facts: Sequence[Event]) -> Position:
         """See `port.Log`."""
-        writings = self._pen.facts(facts, self._ids())
+        writings = self._pen.facts(facts, self._name())
         # A submission tells for sure what became of its batch: its subject has one first record, ours or another's.
         key = next((n for n, writing in enumerate(writings) if writing.expected is not None), 0)
         return await self._write(writings, key)

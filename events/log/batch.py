@@ -1,8 +1,10 @@
 """One batch into a stream, all or nothing: how it is sent, tried again, and looked for when no answer came."""
 
 import asyncio
+import random
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
+from uuid import uuid4
 
 import nats.errors
 from nats.aio.client import Client
@@ -46,6 +48,16 @@ UNFIT: Final = {
 }
 
 
+class Chance(NamedTuple):
+    """What a writer draws."""
+
+    name: Callable[[], str]  # that never came before
+    fraction: Callable[[], float]  # from 0 to 1
+
+
+CHANCE: Final = Chance(lambda: uuid4().hex, random.random)
+
+
 class Batches:
     """Writes batches into a stream. Several may be under way at once.
 
@@ -54,11 +66,10 @@ class Batches:
     What must not happen twice is fenced by the sequence of its subject, which holds for ever.
     """
 
-    def __init__(self, nc: Client, stream: str, *, ids: Callable[[], str], chance: Callable[[], float]) -> None:
+    def __init__(self, nc: Client, stream: str, chance: Chance = CHANCE) -> None:
         self._nc = nc
         self._way = NatsWay(nc)
         self._stream = stream
-        self._ids = ids
         self._chance = chance
         self._writers = asyncio.Semaphore(WRITERS_MAX)
         self._known = 0  # a sequence that the stream had reached before all that is now under way
@@ -82,7 +93,7 @@ class Batches:
         attempt = 0
         while True:
             attempt += 1
-            batch = self._ids()
+            batch = self._chance.name()
             try:
                 return await self._send(writings, batch)
             except (Refusal, NotSent) as error:
@@ -104,7 +115,7 @@ class Batches:
             raise Conflict("Others keep writing to the same subject.", code="log_contended") from error
         if last_try:
             raise Unknown(f"The log took nothing in {attempt} tries: {error}.", code="log_away") from error
-        return min(BACK_OFF_S * 2.0**attempt, BACK_OFF_MAX_S) * (0.5 + self._chance() / 2)
+        return min(BACK_OFF_S * 2.0**attempt, BACK_OFF_MAX_S) * (0.5 + self._chance.fraction() / 2)
 
     async def _send(self, writings: list[Writing], batch: str) -> int:
         """The sequence of the last. Raises `Refusal`, `NotSent`: nothing was written; `NoAnswer`: it may have been."""

@@ -16,7 +16,7 @@ from events.log.writing import CHAPTER
 from events.subjects import CELL_DEFAULT, Subjects, events_stream
 
 STANDING_EVERY_S: Final = 1.0  # how often a quiet log is asked whether it is still the one that was read
-SHORT_MAX: Final = 4  # times in a row that it may seem too short: a leader that is new knows its end a little late
+SHORT_MAX: Final = 20  # times in a row that it may seem too short: a leader that is new knows its end a little late
 AWAY_S: Final = 0.1  # before asking again a server that did not answer
 
 

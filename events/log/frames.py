@@ -1,6 +1,7 @@
 """The NATS protocol as far as reading needs it: takes apart MSG, HMSG and PING, and gives each message to who waits."""
 
 import asyncio
+from typing import cast
 
 from events.log.server import Raw
 
@@ -31,9 +32,8 @@ class Socket(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See `asyncio.Protocol`."""
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
-        transport.write(self._login)
+        self.transport = cast(asyncio.Transport, transport)  # those of uvloop are none by descent
+        self.transport.write(self._login)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See `asyncio.Protocol`."""

@@ -2,14 +2,17 @@
 
 import asyncio
 import os
+import shutil
 import signal
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
+import uvloop
 
-from events.base import Position, Recorded, position_of
+from events.base import Position, Recorded, Stretch, position_of
 from events.log import batch
 from events.log.append import JetStreamLog
 from events.log.port import Broken, Reader, Unfit, Unknown
@@ -220,15 +223,39 @@ async def test_a_log_that_was_replaced_is_noticed(
             for _ in range(facts):
                 await log.record([cancel("j2")])
             with pytest.raises(Broken) as raised:
-                await _exhaust(stretches)
+                await _take(stretches, [])
         assert raised.value.code in {"log_cut", "log_swapped"}
         assert raised.value.hint
         reader = JetStreamLog(nats_connection)
 
 
-async def _exhaust(stretches: AsyncIterator[object]) -> None:
-    async for _ in stretches:
-        pass
+async def test_a_server_that_comes_back_with_another_log_is_noticed_before_it_is_read(
+    nats_server: EmbeddedNats, log: JetStreamLog, reader: Reader, tmp_path: Path
+) -> None:
+    """Its store was lost while it was away, and it holds more by now than was read: none of that is taken for ours."""
+    seen: list[Recorded] = []
+    end = await log.record([started("ours")])
+    async with asyncio.timeout(30), aclosing(following(reader)) as stretches:
+        async for stretch in stretches:
+            seen += stretch
+            if seen and seen[-1].position == end:
+                break
+        await nats_server.stop()
+        shutil.rmtree(tmp_path / "nats" / "jetstream")
+        assert await anext(stretches) == ()
+        await nats_server.start()
+        async with AsyncExitStack() as opened:
+            other = await connected(nats_server.login("system"), opened)
+            await found(other, StreamSettings())
+            await JetStreamLog(other).record([started(f"theirs-{n}") for n in range(5)])
+        with pytest.raises(Broken):
+            await _take(stretches, seen)
+    assert len(seen) == 2
+
+
+async def _take(stretches: AsyncIterator[Stretch], seen: list[Recorded]) -> None:
+    async for stretch in stretches:
+        seen += stretch
 
 
 async def test_a_gap_is_never_read_over(nats_connection: Connection, reader: Reader) -> None:
@@ -263,6 +290,18 @@ async def test_a_user_that_is_refused_is_said(nats_server: EmbeddedNats) -> None
         await reader.end()
     assert raised.value.code == "log_user_refused"
     reader.close()
+
+
+async def test_the_bare_reader_runs_in_either_loop(nats_server: EmbeddedNats, log: JetStreamLog) -> None:
+    """Processes run in uvloop, whose transports are its own."""
+    login = nats_server.login("reader")
+    end = await log.record([started("j1-1")])
+
+    async def read_all() -> int:
+        async with AsyncExitStack() as opened:
+            return len(await read_to(wired(login, opened), end))
+
+    assert await asyncio.to_thread(lambda: uvloop.run(read_all())) == await read_all() == 2
 
 
 async def test_the_next_server_is_tried(nats_server: EmbeddedNats, log: JetStreamLog) -> None:

@@ -15,6 +15,7 @@ from events.log.append import JetStreamLog
 from events.log.port import LogFault
 from events.log.streams import Founded, StreamSettings, check
 from events.log.wire import WireReader
+from events.log.wire import WireReader
 from events.subjects import DESIRED_STREAM, Subjects, last_token
 from projections.cluster.evolve import evolve
 from projections.cluster.state import Cluster
@@ -100,6 +101,14 @@ async def standing_log(connection: Connection, settings: CommonSettings) -> Foun
                 raise Fault(fault.code, str(fault), fault.hint) from fault
             logger.info("log_not_ready", cause=fault.code, sentence=str(fault))
             await asyncio.sleep(LOG_EVERY_S)
+
+
+def bare_reader(settings: CommonSettings) -> WireReader:
+    """Follows the log over a socket of its own: several times as fast as over a connection that does all else too."""
+    login = settings.login
+    return WireReader(
+        login.urls, settings.cell, user=login.user, password=login.password, inbox_prefix=login.inbox_prefix
+    )
 
 
 async def control(stop: Stop) -> None:

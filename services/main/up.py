@@ -32,7 +32,8 @@ PORT_DEFAULT: Final = 8080
 READY_WITHIN_S: Final = 60.0
 READY_EVERY_S: Final = 0.1
 SERVER_STARTS_MAX: Final = 5  # in a row, of a server that keeps dying
-SERVER_PAUSE_S: Final = 1.0
+SERVER_TRIES: Final = 4  # to start one
+SERVER_PAUSE_S: Final = 1.0  # between them
 SOUND_AFTER_S: Final = 30.0  # having lived this long, a server's next death is a first one again
 DEATHS_MAX: Final = 4  # of one program before all is ready: the first may find a server that is restarting
 AGENT_GRACE_S: Final = 10.0
@@ -150,7 +151,15 @@ class Up:
         await found_log(self._nats.login("system"), StreamSettings())
 
     async def _start_postgres(self) -> None:
-        await self._postgres.start()
+        """PostgreSQL runs with its tables. After a crash it may at first take an earlier life of its own for alive."""
+        for last in (False,) * (SERVER_TRIES - 1) + (True,):
+            try:
+                await self._postgres.start()
+                break
+            except Fault:
+                if last:
+                    raise
+                await asyncio.sleep(SERVER_PAUSE_S)
         await migrate(self._postgres.dsn)
 
     def _programs(self, port: int) -> list[Program]:

@@ -73,11 +73,11 @@ def entry(recorded: Recorded) -> Entry:
         recorded.at,
         shape.type,
         text(recorded.subject),
-        text(recorded.id),
-        text(job_id) or None,
-        text(run_id) or None,
-        text(node_id) or None,
-        text(event.by) or None,
+        recorded.id,
+        job_id or None,
+        run_id or None,
+        node_id or None,
+        event.by or None,
     )
 
 

@@ -10,7 +10,7 @@ from events.base import GpuUuid, NodeEpoch, NodeId, Position, Recorded, RunId
 from events.fleet import NodeLost
 from events.job import JobPlaced
 from events.node import GpusFoundClean, GpusReleased, NodeJoined
-from projections.tables.rows import slots_of, text
+from projections.tables.rows import as_json, slots_of
 from runtime.postgres import Connection, Pool
 
 LOAD: Final = """
@@ -18,10 +18,7 @@ SELECT node_id, slot, epoch, uuid, gpu_type, state, run_id, position
 FROM gpu_view WHERE node_id = ANY($1) ORDER BY node_id, slot
 """
 WRITE: Final = """
-INSERT INTO gpu_view (node_id, slot, epoch, uuid, gpu_type, state, run_id, position)
-SELECT * FROM unnest(
-    $1::text[], $2::int[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[]
-)
+INSERT INTO gpu_view SELECT * FROM json_populate_recordset(NULL::gpu_view, $1::json)
 ON CONFLICT (node_id, slot) DO UPDATE SET
     epoch = excluded.epoch, gpu_type = excluded.gpu_type, state = excluded.state, run_id = excluded.run_id,
     position = excluded.position
@@ -95,8 +92,7 @@ class Gpus:
     async def write(self, conn: Connection) -> None:
         """The table has every row that changed."""
         if self._changed:
-            columns = zip(*map(msgspec.structs.astuple, self._changed.values()), strict=True)
-            await conn.execute(WRITE, *columns)
+            await conn.execute(WRITE, as_json(self._changed.values()))
             self._changed.clear()
 
 
@@ -124,7 +120,7 @@ def fold(gpus: Gpus, recorded: Recorded) -> None:
                 if row.run_id == e.run_id:
                     _become(gpus, row, GpuState.FREE, recorded.position)
         case GpusFoundClean() as e:
-            clean = {text(uuid) for uuid in e.gpu_uuids}
+            clean = set(e.gpu_uuids)
             for row in _in_state(gpus, e.node_id, e.node_epoch, (GpuState.UNCLEAN,)):
                 if row.uuid in clean:
                     _become(gpus, row, GpuState.FREE, recorded.position)
@@ -165,9 +161,9 @@ def _become(gpus: Gpus, row: GpuRow, state: GpuState, position: Position) -> Non
 def _join(gpus: Gpus, event: NodeJoined, position: Position) -> None:
     """A known GPU keeps its slot, a new one gets the next number never used; all are out of the pool."""
     rows = gpus.of(event.node_id)
-    uuids = [GpuUuid(text(uuid)) for uuid in dict.fromkeys(event.gpu_uuids)]
+    uuids = list(dict.fromkeys(event.gpu_uuids))
     known = {row.uuid for row in rows}
-    kind = text(event.gpu_type)
+    kind = event.gpu_type
     for uuid in uuids:
         if uuid not in known:
             known.add(uuid)

@@ -27,7 +27,7 @@ from events.job import (
     RunStopping,
     StopCause,
 )
-from projections.tables.rows import Rows, Statements, text
+from projections.tables.rows import Rows
 from runtime.postgres import Connection, Pool
 
 LOAD: Final = """
@@ -36,40 +36,15 @@ SELECT job_id, team, name, key, submitted_by, priority, gpus, nodes_asked, gpus_
        cancel_at, not_before, submitted_at, admitted_at, placed_at, started_at, ended_at, submitted, position
 FROM job_view WHERE job_id = ANY($1)
 """
-INSERT: Final = """
-INSERT INTO job_view (
-    job_id, team, name, key, submitted_by, priority, gpus, nodes_asked, gpus_per_node, gpu_types,
-    state, hold_code, attempt, run_id, nodes, cause, exit_code, failed_node, message, cancel_reason,
-    cancel_at, not_before, submitted_at, admitted_at, placed_at, started_at, ended_at, submitted, position
-)
-SELECT * FROM unnest(
-    $1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::bigint[],
-    $9::bigint[], $10::text[], $11::text[], $12::text[], $13::bigint[], $14::text[], $15::bigint[], $16::text[],
-    $17::bigint[], $18::text[], $19::text[], $20::text[], $21::timestamptz[], $22::timestamptz[],
-    $23::timestamptz[], $24::timestamptz[], $25::timestamptz[], $26::timestamptz[], $27::timestamptz[],
-    $28::bigint[], $29::bigint[]
-)
-"""
-CHANGING: Final = (
-    "job_id", "state", "hold_code", "attempt", "run_id", "nodes", "cause", "exit_code", "failed_node", "message",
-    "cancel_reason", "cancel_at", "not_before", "admitted_at", "placed_at", "started_at", "ended_at", "position",
-)  # fmt: skip
-UPDATE: Final = """
-UPDATE job_view AS job SET
-    state = new.state, hold_code = new.hold_code, attempt = new.attempt, run_id = new.run_id, nodes = new.nodes,
-    cause = new.cause, exit_code = new.exit_code, failed_node = new.failed_node, message = new.message,
-    cancel_reason = new.cancel_reason, cancel_at = new.cancel_at, not_before = new.not_before,
-    admitted_at = new.admitted_at, placed_at = new.placed_at, started_at = new.started_at, ended_at = new.ended_at,
-    position = new.position
-FROM unnest(
-    $1::text[], $2::text[], $3::text[], $4::bigint[], $5::text[], $6::bigint[], $7::text[], $8::bigint[], $9::text[],
-    $10::text[], $11::text[], $12::timestamptz[], $13::timestamptz[], $14::timestamptz[], $15::timestamptz[],
-    $16::timestamptz[], $17::timestamptz[], $18::bigint[]
-) AS new (
-    job_id, state, hold_code, attempt, run_id, nodes, cause, exit_code, failed_node, message,
-    cancel_reason, cancel_at, not_before, admitted_at, placed_at, started_at, ended_at, position
-)
-WHERE job.job_id = new.job_id
+WRITE: Final = """
+INSERT INTO job_view SELECT * FROM json_populate_recordset(NULL::job_view, $1::json)
+ON CONFLICT (job_id) DO UPDATE SET
+    state = excluded.state, hold_code = excluded.hold_code, attempt = excluded.attempt, run_id = excluded.run_id,
+    nodes = excluded.nodes, cause = excluded.cause, exit_code = excluded.exit_code,
+    failed_node = excluded.failed_node, message = excluded.message, cancel_reason = excluded.cancel_reason,
+    cancel_at = excluded.cancel_at, not_before = excluded.not_before, admitted_at = excluded.admitted_at,
+    placed_at = excluded.placed_at, started_at = excluded.started_at, ended_at = excluded.ended_at,
+    position = excluded.position
 """
 COLUMNS: Final = """
 SELECT job.job_id, job.team, job.name, job.key, job.submitted_by, job.priority, job.gpus, job.nodes_asked,
@@ -179,7 +154,7 @@ ALL: Final = Filter()
 
 def rows() -> Rows[JobId, JobRow]:
     """The table, with nothing read yet."""
-    return Rows(JobRow, lambda row: row.job_id, Statements(LOAD, INSERT, UPDATE, CHANGING))
+    return Rows(JobRow, lambda row: row.job_id, load=LOAD, write=WRITE)
 
 
 def keys(records: Iterable[Recorded]) -> Iterator[JobId]:
@@ -199,13 +174,13 @@ def fold(jobs: Rows[JobId, JobRow], recorded: Recorded) -> Moved | None:
         if not isinstance(event, JobSubmitted):
             return None
         row = _submitted(event, recorded)
-        jobs.add(row)
+        jobs.put(row)
         return Moved(row.team, row.gpus, None, row.state)
     before = row.state
     if before not in OPEN or not _change(row, event, recorded.at):
         return None
     row.position = recorded.position
-    jobs.changed(row)
+    jobs.put(row)
     return Moved(row.team, row.gpus, before, row.state) if row.state != before else None
 
 
@@ -214,14 +189,14 @@ def _submitted(event: JobSubmitted, recorded: Recorded) -> JobRow:
     return JobRow(
         job_id=event.job_id,
         team=event.team,
-        name=text(spec.name),
-        key=text(event.key),
-        submitted_by=text(event.by),
+        name=spec.name,
+        key=event.key,
+        submitted_by=event.by,
         priority=spec.priority,
         gpus=spec.gpus,
         nodes_asked=spec.nodes,
         gpus_per_node=spec.gpus_per_node,
-        gpu_types=text(",".join(spec.gpu_types)),
+        gpu_types=",".join(spec.gpu_types),
         state=JobState.QUEUED,
         hold_code=HoldCode.NOT_EVALUATED,
         attempt=0,
@@ -262,7 +237,7 @@ def _change(row: JobRow, event: Event, at: datetime) -> bool:
             row.state, row.hold_code = JobState.QUEUED, HoldCode.NOT_EVALUATED
             row.cause, row.not_before = event.cause, event.not_before
         case JobCancelRequested() if row.cancel_at is None:
-            row.cancel_at, row.cancel_reason = at, text(event.reason)
+            row.cancel_at, row.cancel_reason = at, event.reason
         case JobRejected() | JobSucceeded() | JobFailed() | JobCancelled() | JobTimedOut():
             _ended(row, event, at)
         case _:
@@ -279,7 +254,7 @@ def _placed(row: JobRow, event: JobPlaced, at: datetime) -> None:
 
 
 def _failed(row: JobRow, cause: StopCause, exit_code: int, node_id: NodeId) -> None:
-    row.cause, row.exit_code, row.failed_node = cause, exit_code or None, NodeId(text(node_id)) or None
+    row.cause, row.exit_code, row.failed_node = cause, exit_code or None, node_id or None
 
 
 def _ended(
@@ -288,7 +263,7 @@ def _ended(
     row.ended_at, row.hold_code, row.not_before = at, None, None
     match event:
         case JobRejected():
-            row.state, row.message = JobState.REJECTED, text(event.message)
+            row.state, row.message = JobState.REJECTED, event.message
         case JobSucceeded():
             row.state, row.exit_code = JobState.SUCCEEDED, 0
         case JobFailed():

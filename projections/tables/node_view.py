@@ -3,14 +3,15 @@
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from enum import StrEnum
-from typing import Final
+from functools import partial
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from events.base import Event, NodeEpoch, NodeId, Position, Recorded
 from events.fleet import FleetEvent, NodeLost, NodeRecovered, NodeSuspected
 from events.node import NodeJoined
-from projections.tables.rows import Rows, Statements, text
+from projections.tables.rows import Rows
 from runtime.postgres import Connection, Pool
 
 LOAD: Final = """
@@ -18,34 +19,13 @@ SELECT node_id, epoch, state, boot_id, instance, gpu_type, gpus, address, port_b
        silent_s, joined_at, state_at, position
 FROM node_view WHERE node_id = ANY($1)
 """
-INSERT: Final = """
-INSERT INTO node_view (
-    node_id, epoch, state, boot_id, instance, gpu_type, gpus, address, port_base, agent_version, labels,
-    silent_s, joined_at, state_at, position
-)
-SELECT * FROM unnest(
-    $1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::text[], $9::bigint[],
-    $10::text[], $11::jsonb[], $12::float8[], $13::timestamptz[], $14::timestamptz[], $15::bigint[]
-)
-"""
-CHANGING: Final = (
-    "node_id", "epoch", "state", "boot_id", "instance", "gpu_type", "gpus", "address", "port_base", "agent_version",
-    "labels", "silent_s", "joined_at", "state_at", "position",
-)  # fmt: skip
-UPDATE: Final = """
-UPDATE node_view AS node SET
-    epoch = new.epoch, state = new.state, boot_id = new.boot_id, instance = new.instance, gpu_type = new.gpu_type,
-    gpus = new.gpus, address = new.address, port_base = new.port_base, agent_version = new.agent_version,
-    labels = new.labels, silent_s = new.silent_s, joined_at = new.joined_at, state_at = new.state_at,
-    position = new.position
-FROM unnest(
-    $1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::text[], $9::bigint[],
-    $10::text[], $11::jsonb[], $12::float8[], $13::timestamptz[], $14::timestamptz[], $15::bigint[]
-) AS new (
-    node_id, epoch, state, boot_id, instance, gpu_type, gpus, address, port_base, agent_version,
-    labels, silent_s, joined_at, state_at, position
-)
-WHERE node.node_id = new.node_id
+WRITE: Final = """
+INSERT INTO node_view SELECT * FROM json_populate_recordset(NULL::node_view, $1::json)
+ON CONFLICT (node_id) DO UPDATE SET
+    epoch = excluded.epoch, state = excluded.state, boot_id = excluded.boot_id, instance = excluded.instance,
+    gpu_type = excluded.gpu_type, gpus = excluded.gpus, address = excluded.address, port_base = excluded.port_base,
+    agent_version = excluded.agent_version, labels = excluded.labels, silent_s = excluded.silent_s,
+    joined_at = excluded.joined_at, state_at = excluded.state_at, position = excluded.position
 """
 SHOWN: Final = """
 SELECT node.node_id, node.epoch, node.state, boot_id, instance, node.gpu_type, gpus, address, port_base,
@@ -85,7 +65,7 @@ class NodeRow(msgspec.Struct, gc=False):
     address: str
     port_base: int
     agent_version: str
-    labels: str  # a JSON object
+    labels: dict[str, str]
     silent_s: float | None  # when it was last judged
     joined_at: datetime
     state_at: datetime  # when its state last changed
@@ -101,9 +81,20 @@ class Node(NodeRow):
     run_ids: list[str] = []  # that hold GPUs here
 
 
+Kind = TypeVar("Kind", bound=NodeRow)
+LABELS: Final = NodeRow.__struct_fields__.index("labels")
+
+
 def rows() -> Rows[NodeId, NodeRow]:
     """The table, with nothing read yet."""
-    return Rows(NodeRow, lambda row: row.node_id, Statements(LOAD, INSERT, UPDATE, CHANGING))
+    return Rows(partial(_read, NodeRow), lambda row: row.node_id, load=LOAD, write=WRITE)
+
+
+def _read(kind: type[Kind], *columns: Any) -> Kind:
+    """A row as it was selected, with its JSON decoded."""
+    row = kind(*columns)
+    row.labels = msgspec.json.decode(columns[LABELS])
+    return row
 
 
 def keys(records: Iterable[Recorded]) -> Iterator[NodeId]:
@@ -117,29 +108,27 @@ def fold(nodes: Rows[NodeId, NodeRow], recorded: Recorded) -> None:
     """The node that an event is about has changed: begun a life, or been judged in the one it is in."""
     event = recorded.event
     if isinstance(event, NodeJoined):
-        put = nodes.add if nodes.get(event.node_id) is None else nodes.changed
-        put(_joined(event, recorded))
+        nodes.put(_joined(event, recorded))
     elif isinstance(event, FleetEvent):
         row = nodes.get(event.node_id)
         if row is not None and row.epoch == event.node_epoch and _change(row, event):
             row.state_at, row.position = recorded.at, recorded.position
-            nodes.changed(row)
+            nodes.put(row)
 
 
 def _joined(event: NodeJoined, recorded: Recorded) -> NodeRow:
-    labels = {text(name): text(value) for name, value in event.labels.items()}
     return NodeRow(
         node_id=event.node_id,
         epoch=NodeEpoch(recorded.position),
         state=NodeState.UP,
-        boot_id=text(event.boot_id),
-        instance=text(event.instance),
-        gpu_type=text(event.gpu_type),
+        boot_id=event.boot_id,
+        instance=event.instance,
+        gpu_type=event.gpu_type,
         gpus=len(set(event.gpu_uuids)),
-        address=text(event.address),
+        address=event.address,
         port_base=event.port_base,
-        agent_version=text(event.agent_version),
-        labels=msgspec.json.encode(labels, order="sorted").decode(),
+        agent_version=event.agent_version,
+        labels=event.labels,
         silent_s=None,
         joined_at=recorded.at,
         state_at=recorded.at,
@@ -166,7 +155,7 @@ async def nodes(
 ) -> list[Node]:
     """Up to `limit` nodes by id, with their GPUs by state; `after` is the id of the last one of the page before."""
     wanted = sorted(states) if states is not None else None
-    return [Node(*record) for record in await db.fetch(SHOWN, None, after, wanted, min(limit, PAGE_MAX))]
+    return [_read(Node, *record) for record in await db.fetch(SHOWN, None, after, wanted, min(limit, PAGE_MAX))]
 
 
 async def node(db: Pool | Connection, node_id: str) -> Node | None:
@@ -174,4 +163,4 @@ async def node(db: Pool | Connection, node_id: str) -> Node | None:
     if not node_id.isascii() or "\0" in node_id:
         return None
     record = await db.fetchrow(SHOWN, node_id, "", None, 1)
-    return Node(*record) if record is not None else None
+    return _read(Node, *record) if record is not None else None

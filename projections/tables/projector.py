@@ -12,7 +12,7 @@ import msgspec
 from events.base import START, Position, Stretch, position_of
 from events.codec import EPOCH
 from events.head import LogFounded
-from events.log.port import Reader, Unknown
+from events.log.port import STRETCH_MAX, Reader, Unknown
 from projections.tables import projection_position, schema
 from projections.tables.fold import Tables
 from projections.tables.projection_position import Reached
@@ -24,6 +24,7 @@ logger = get_logger(__name__)
 
 WAIT_FIRST_S: Final = 0.1
 WAIT_MAX_S: Final = 5.0
+TOGETHER_MAX: Final = 4 * STRETCH_MAX  # records in one transaction: a third of a second, during which nothing is shown
 FOUNDED: Final = position_of(1, 1)
 
 # What comes and goes: a server that is down, restarts, is full, or ended a transaction; tables taken from under us.
@@ -101,14 +102,19 @@ async def _follow(reader: Reader, conn: Connection, progress: Progress) -> None:
 async def stretches(reader: Reader, reached: Reached) -> AsyncGenerator[Stretch, None]:
     """What follows in the log, with times as if it had been read from its beginning.
 
-    The next stretch is read and decoded while the server writes the one before.
+    The next stretch is read and decoded while the server writes the one before. Full ones, of which more will follow,
+    are put together: what changes often is written once a transaction.
     """
     following = reader.follow(reached.position, since=reached.at)
     coming = asyncio.ensure_future(anext(following))
     try:
         while True:
-            stretch = await coming
+            stretch = last = await coming
             coming = asyncio.ensure_future(anext(following))
+            while len(last) == STRETCH_MAX and len(stretch) < TOGETHER_MAX:
+                last = await coming
+                coming = asyncio.ensure_future(anext(following))
+                stretch += last
             yield stretch
     finally:
         coming.cancel()

@@ -8,7 +8,7 @@ import msgspec
 from events.base import Position, Recorded, TeamId
 from events.job import JobEvent, JobSubmitted
 from projections.tables.job_view import HOLDING, OPEN, Moved
-from projections.tables.rows import Rows, Statements
+from projections.tables.rows import Rows
 from runtime.postgres import Connection, Pool
 
 LOAD: Final = """
@@ -16,34 +16,13 @@ SELECT team, queued, admitted, placed, running, stopping, succeeded, failed, can
        gpus_waiting, gpus_held, position
 FROM queue_view WHERE team = ANY($1)
 """
-INSERT: Final = """
-INSERT INTO queue_view (
-    team, queued, admitted, placed, running, stopping, succeeded, failed, cancelled, timed_out, rejected,
-    gpus_waiting, gpus_held, position
-)
-SELECT * FROM unnest(
-    $1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[],
-    $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[]
-)
-"""
-CHANGING: Final = (
-    "team", "queued", "admitted", "placed", "running", "stopping", "succeeded", "failed", "cancelled", "timed_out",
-    "rejected", "gpus_waiting", "gpus_held", "position",
-)  # fmt: skip
-UPDATE: Final = """
-UPDATE queue_view AS queue SET
-    queued = new.queued, admitted = new.admitted, placed = new.placed, running = new.running,
-    stopping = new.stopping, succeeded = new.succeeded, failed = new.failed, cancelled = new.cancelled,
-    timed_out = new.timed_out, rejected = new.rejected, gpus_waiting = new.gpus_waiting, gpus_held = new.gpus_held,
-    position = new.position
-FROM unnest(
-    $1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[],
-    $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[]
-) AS new (
-    team, queued, admitted, placed, running, stopping, succeeded, failed, cancelled, timed_out, rejected,
-    gpus_waiting, gpus_held, position
-)
-WHERE queue.team = new.team
+WRITE: Final = """
+INSERT INTO queue_view SELECT * FROM json_populate_recordset(NULL::queue_view, $1::json)
+ON CONFLICT (team) DO UPDATE SET
+    queued = excluded.queued, admitted = excluded.admitted, placed = excluded.placed, running = excluded.running,
+    stopping = excluded.stopping, succeeded = excluded.succeeded, failed = excluded.failed,
+    cancelled = excluded.cancelled, timed_out = excluded.timed_out, rejected = excluded.rejected,
+    gpus_waiting = excluded.gpus_waiting, gpus_held = excluded.gpus_held, position = excluded.position
 """
 SHOWN: Final = """
 SELECT team, queued, admitted, placed, running, stopping, succeeded, failed, cancelled, timed_out, rejected,
@@ -73,7 +52,7 @@ class QueueRow(msgspec.Struct, gc=False):
 
 def rows() -> Rows[TeamId, QueueRow]:
     """The table, with nothing read yet."""
-    return Rows(QueueRow, lambda row: row.team, Statements(LOAD, INSERT, UPDATE, CHANGING))
+    return Rows(QueueRow, lambda row: row.team, load=LOAD, write=WRITE)
 
 
 def keys(records: Iterable[Recorded]) -> Iterator[TeamId]:
@@ -85,15 +64,12 @@ def keys(records: Iterable[Recorded]) -> Iterator[TeamId]:
 
 def fold(queues: Rows[TeamId, QueueRow], moved: Moved, position: Position) -> None:
     """The job is counted where it is now, and no longer where it was."""
-    row = queues.get(moved.team)
-    if row is None:
-        row = QueueRow(moved.team)
-        queues.add(row)
+    row = queues.get(moved.team) or QueueRow(moved.team)
     if moved.before is not None:
         _count(row, moved.before, -1, moved.gpus)
     _count(row, moved.after, 1, moved.gpus)
     row.position = position
-    queues.changed(row)
+    queues.put(row)
 
 
 def _count(row: QueueRow, state: str, by: int, gpus: int) -> None:

@@ -1,8 +1,7 @@
 """Rows of one table as they are kept between stretches, and the forms that values take in them."""
 
 from collections.abc import Callable, Hashable, Iterable
-from operator import attrgetter
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
@@ -15,25 +14,19 @@ Key = TypeVar("Key", bound=Hashable)
 Row = TypeVar("Row", bound=msgspec.Struct)
 
 
-class Statements(NamedTuple):
-    """How rows are read and written set-wise."""
-
-    load: str  # selects all columns, in order, by arrays of the parts of the keys
-    insert: str  # takes an array for each column
-    update: str  # takes an array for each of `changing`
-    changing: tuple[str, ...]  # the key, and the columns that may change after a row was inserted
-
-
 class Rows(Generic[Key, Row]):
-    """Rows by key: read once, changed in place by a fold, written set-wise. As in the table while nobody else writes it."""
+    """Rows by key: read once, changed in place by a fold, written set-wise.
 
-    def __init__(self, row: type[Row], key: Callable[[Row], Key], statements: Statements) -> None:
+    They are as in the table while nobody else writes it. `load` selects the columns of a row, in order, by arrays of
+    the parts of the keys; `write` takes rows as JSON, which costs a tenth of encoding an array for each column.
+    """
+
+    def __init__(self, row: Callable[..., Row], key: Callable[[Row], Key], *, load: str, write: str) -> None:
         self._row = row
         self._key = key
-        self._statements = statements
-        self._changing = attrgetter(*statements.changing)
+        self._load = load
+        self._write = write
         self._kept: dict[Key, Row] = {}
-        self._new: dict[Key, Row] = {}
         self._changed: dict[Key, Row] = {}
 
     def __len__(self) -> int:
@@ -44,21 +37,14 @@ class Rows(Generic[Key, Row]):
         """The row; None where there is none. Its key was among those loaded."""
         return self._kept.get(key)
 
-    def add(self, row: Row) -> None:
-        """There was no row with this key: it will be inserted."""
+    def put(self, row: Row) -> None:
+        """The row is new, or has changed: it will be written."""
         key = self._key(row)
-        self._kept[key] = self._new[key] = row
-
-    def changed(self, row: Row) -> None:
-        """The row with this key is another now, or the one that was got has changed: it will be written."""
-        key = self._key(row)
-        self._kept[key] = row
-        (self._new if key in self._new else self._changed)[key] = row
+        self._kept[key] = self._changed[key] = row
 
     def forget(self) -> None:
         """Nothing is kept: the table may have changed."""
         self._kept.clear()
-        self._new.clear()
         self._changed.clear()
 
     async def load(self, conn: Connection, keys: Iterable[Key]) -> None:
@@ -67,22 +53,22 @@ class Rows(Generic[Key, Row]):
         if not missing:
             return
         arrays = zip(*missing, strict=True) if isinstance(missing[0], tuple) else (missing,)
-        for record in await conn.fetch(self._statements.load, *map(list, arrays)):
+        for record in await conn.fetch(self._load, *map(list, arrays)):
             row = self._row(*record)
             self._kept[self._key(row)] = row
 
     async def write(self, conn: Connection) -> None:
         """The table has every row that changed."""
-        if self._new:
-            columns = zip(*map(msgspec.structs.astuple, self._new.values()), strict=True)
-            await conn.execute(self._statements.insert, *columns)
-            self._new.clear()
         if self._changed:
-            columns = zip(*map(self._changing, self._changed.values()), strict=True)
-            await conn.execute(self._statements.update, *columns)
+            await conn.execute(self._write, as_json(self._changed.values()))
             self._changed.clear()
         if len(self._kept) > KEPT_MAX:
             self._kept.clear()
+
+
+def as_json(rows: Iterable[msgspec.Struct]) -> str:
+    """Rows as `json_populate_recordset` takes them: their fields have the names of the columns."""
+    return msgspec.json.encode(list(rows)).decode()
 
 
 def text(value: str) -> str:
@@ -100,8 +86,3 @@ def slots_of(mask: SlotMask) -> list[int]:
         slots.append(low.bit_length() - 1)
         mask = SlotMask(mask ^ low)
     return slots
-
-
-def joined(items: Iterable[object]) -> str:
-    """A list as one text, for `string_to_array`: an array of arrays cannot be unnested into arrays."""
-    return ",".join(map(str, items))

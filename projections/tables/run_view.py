@@ -20,46 +20,24 @@ from events.job import (
     RunStopping,
     StopCause,
 )
-from projections.tables.rows import Rows, Statements, joined, text
+from projections.tables.rows import Rows
 from runtime.postgres import Connection, Pool
 
 LOAD: Final = """
 SELECT run_id, job_id, team, attempt, state, cause, exit_code, failed_node, gpus, nodes,
-       array_to_string(node_ids, ','), placed_at, started_at, stopping_at, ended_at, position
+       node_ids, placed_at, started_at, stopping_at, ended_at, position
 FROM run_view WHERE run_id = ANY($1)
 """
-INSERT: Final = """
-INSERT INTO run_view (
-    run_id, job_id, team, attempt, state, cause, exit_code, failed_node, gpus, nodes,
-    node_ids, placed_at, started_at, stopping_at, ended_at, position
-)
-SELECT run_id, job_id, team, attempt, state, cause, exit_code, failed_node, gpus, nodes,
-       string_to_array(node_ids, ','), placed_at, started_at, stopping_at, ended_at, position
-FROM unnest(
-    $1::text[], $2::text[], $3::text[], $4::bigint[], $5::text[], $6::text[], $7::bigint[], $8::text[],
-    $9::bigint[], $10::bigint[], $11::text[], $12::timestamptz[], $13::timestamptz[], $14::timestamptz[],
-    $15::timestamptz[], $16::bigint[]
-) AS run (
-    run_id, job_id, team, attempt, state, cause, exit_code, failed_node, gpus, nodes,
-    node_ids, placed_at, started_at, stopping_at, ended_at, position
-)
-"""
-CHANGING: Final = (
-    "run_id", "state", "cause", "exit_code", "failed_node", "started_at", "stopping_at", "ended_at", "position",
-)  # fmt: skip
-UPDATE: Final = """
-UPDATE run_view AS run SET
-    state = new.state, cause = new.cause, exit_code = new.exit_code, failed_node = new.failed_node,
-    started_at = new.started_at, stopping_at = new.stopping_at, ended_at = new.ended_at, position = new.position
-FROM unnest(
-    $1::text[], $2::text[], $3::text[], $4::bigint[], $5::text[], $6::timestamptz[], $7::timestamptz[],
-    $8::timestamptz[], $9::bigint[]
-) AS new (run_id, state, cause, exit_code, failed_node, started_at, stopping_at, ended_at, position)
-WHERE run.run_id = new.run_id
+WRITE: Final = """
+INSERT INTO run_view SELECT * FROM json_populate_recordset(NULL::run_view, $1::json)
+ON CONFLICT (run_id) DO UPDATE SET
+    state = excluded.state, cause = excluded.cause, exit_code = excluded.exit_code,
+    failed_node = excluded.failed_node, started_at = excluded.started_at, stopping_at = excluded.stopping_at,
+    ended_at = excluded.ended_at, position = excluded.position
 """
 OF_JOB: Final = """
 SELECT run_id, job_id, team, attempt, state, cause, exit_code, failed_node, gpus, nodes,
-       array_to_string(node_ids, ','), placed_at, started_at, stopping_at, ended_at, position
+       node_ids, placed_at, started_at, stopping_at, ended_at, position
 FROM live.run_view WHERE job_id = $1 ORDER BY attempt
 """
 
@@ -92,7 +70,7 @@ class RunRow(msgspec.Struct, gc=False):
     failed_node: NodeId | None
     gpus: int
     nodes: int
-    node_ids: str  # in order of node rank, with commas between
+    node_ids: list[NodeId]  # in order of node rank
     placed_at: datetime
     started_at: datetime | None
     stopping_at: datetime | None
@@ -102,7 +80,7 @@ class RunRow(msgspec.Struct, gc=False):
 
 def rows() -> Rows[RunId, RunRow]:
     """The table, with nothing read yet."""
-    return Rows(RunRow, lambda row: row.run_id, Statements(LOAD, INSERT, UPDATE, CHANGING))
+    return Rows(RunRow, lambda row: row.run_id, load=LOAD, write=WRITE)
 
 
 def keys(records: Iterable[Recorded]) -> Iterator[RunId]:
@@ -117,12 +95,12 @@ def fold(runs: Rows[RunId, RunRow], recorded: Recorded) -> None:
     event = recorded.event
     if isinstance(event, JobPlaced):
         if runs.get(event.run_id) is None:
-            runs.add(_placed(event, recorded))
+            runs.put(_placed(event, recorded))
     elif isinstance(event, JobEvent) and (run_id := RunId(getattr(event, "run_id", ""))):
         row = runs.get(run_id)
         if row is not None and row.ended_at is None and _change(row, event, recorded.at):
             row.position = recorded.position
-            runs.changed(row)
+            runs.put(row)
 
 
 def _placed(event: JobPlaced, recorded: Recorded) -> RunRow:
@@ -137,7 +115,7 @@ def _placed(event: JobPlaced, recorded: Recorded) -> RunRow:
         failed_node=None,
         gpus=sum(share.slots.bit_count() for share in event.shares),
         nodes=len(event.shares),
-        node_ids=text(joined(share.node_id for share in event.shares)),
+        node_ids=[share.node_id for share in event.shares],
         placed_at=recorded.at,
         started_at=None,
         stopping_at=None,
@@ -172,7 +150,7 @@ def _change(row: RunRow, event: Event, at: datetime) -> bool:
 
 def _failed(row: RunRow, event: RunStopping | JobFailed) -> None:
     row.cause, row.exit_code = event.cause, event.exit_code or None
-    row.failed_node = NodeId(text(event.node_id)) or None
+    row.failed_node = event.node_id or None
 
 
 async def runs_of(db: Pool | Connection, job_id: JobId) -> list[RunRow]:

@@ -10,48 +10,23 @@ import msgspec
 from events.base import NodeEpoch, NodeId, Position, Recorded, RunId
 from events.job import JobPlaced
 from events.node import EndReason, GpusReleased, ShareEnded, ShareStarted
-from projections.tables.rows import Rows, Statements, joined, slots_of, text
+from projections.tables.rows import Rows, slots_of
 from runtime.postgres import Connection, Pool
 
 LOAD: Final = """
-SELECT run_id, node_id, node_epoch, place, array_to_string(slots, ','), array_to_string(released, ','), state,
+SELECT run_id, node_id, node_epoch, place, slots, released, state,
        reason, exit_code, rank, message, started_at, ended_at, released_at, position
 FROM share_view JOIN unnest($1::text[], $2::text[]) AS key (run_id, node_id) USING (run_id, node_id)
 """
-INSERT: Final = """
-INSERT INTO share_view (
-    run_id, node_id, node_epoch, place, slots, released, state,
-    reason, exit_code, rank, message, started_at, ended_at, released_at, position
-)
-SELECT run_id, node_id, node_epoch, place, string_to_array(slots, ',')::int[], string_to_array(released, ',')::int[],
-       state, reason, exit_code, rank, message, started_at, ended_at, released_at, position
-FROM unnest(
-    $1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::text[], $9::bigint[],
-    $10::bigint[], $11::text[], $12::timestamptz[], $13::timestamptz[], $14::timestamptz[], $15::bigint[]
-) AS share (
-    run_id, node_id, node_epoch, place, slots, released, state,
-    reason, exit_code, rank, message, started_at, ended_at, released_at, position
-)
-"""
-CHANGING: Final = (
-    "run_id", "node_id", "released", "state", "reason", "exit_code", "rank", "message", "started_at", "ended_at",
-    "released_at", "position",
-)  # fmt: skip
-UPDATE: Final = """
-UPDATE share_view AS share SET
-    released = string_to_array(new.released, ',')::int[], state = new.state, reason = new.reason,
-    exit_code = new.exit_code, rank = new.rank, message = new.message, started_at = new.started_at,
-    ended_at = new.ended_at, released_at = new.released_at, position = new.position
-FROM unnest(
-    $1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::text[],
-    $9::timestamptz[], $10::timestamptz[], $11::timestamptz[], $12::bigint[]
-) AS new (
-    run_id, node_id, released, state, reason, exit_code, rank, message, started_at, ended_at, released_at, position
-)
-WHERE share.run_id = new.run_id AND share.node_id = new.node_id
+WRITE: Final = """
+INSERT INTO share_view SELECT * FROM json_populate_recordset(NULL::share_view, $1::json)
+ON CONFLICT (run_id, node_id) DO UPDATE SET
+    released = excluded.released, state = excluded.state, reason = excluded.reason, exit_code = excluded.exit_code,
+    rank = excluded.rank, message = excluded.message, started_at = excluded.started_at, ended_at = excluded.ended_at,
+    released_at = excluded.released_at, position = excluded.position
 """
 OF_RUN: Final = """
-SELECT run_id, node_id, node_epoch, place, array_to_string(slots, ','), array_to_string(released, ','),
+SELECT run_id, node_id, node_epoch, place, slots, released,
        CASE WHEN share.state <> 'released' AND (node.epoch <> share.node_epoch OR node.state = 'lost')
             THEN 'lost' ELSE share.state END,
        reason, exit_code, rank, message, started_at, ended_at, released_at, share.position
@@ -79,8 +54,8 @@ class ShareRow(msgspec.Struct, gc=False):
     node_id: NodeId
     node_epoch: NodeEpoch
     place: int  # node rank in the gang, from 0
-    slots: str  # numbers, with commas between
-    released: str  # of those, likewise
+    slots: list[int]
+    released: list[int]  # of those
     state: str  # a `ShareState`
     reason: str | None  # an `EndReason`
     exit_code: int | None
@@ -97,7 +72,7 @@ ShareKey = tuple[RunId, NodeId]
 
 def rows() -> Rows[ShareKey, ShareRow]:
     """The table, with nothing read yet."""
-    return Rows(ShareRow, lambda row: (row.run_id, row.node_id), Statements(LOAD, INSERT, UPDATE, CHANGING))
+    return Rows(ShareRow, lambda row: (row.run_id, row.node_id), load=LOAD, write=WRITE)
 
 
 def keys(records: Iterable[Recorded]) -> Iterator[ShareKey]:
@@ -122,20 +97,20 @@ def fold(shares: Rows[ShareKey, ShareRow], recorded: Recorded) -> None:
         row = shares.get((event.run_id, event.node_id))
         if row is not None and row.node_epoch == event.node_epoch and _change(row, event, recorded.at):
             row.position = recorded.position
-            shares.changed(row)
+            shares.put(row)
 
 
 def _placed(shares: Rows[ShareKey, ShareRow], event: JobPlaced, recorded: Recorded) -> None:
     for place, share in enumerate(event.shares):
         if shares.get((event.run_id, share.node_id)) is None:
-            shares.add(
+            shares.put(
                 ShareRow(
                     run_id=event.run_id,
                     node_id=share.node_id,
                     node_epoch=share.node_epoch,
                     place=place,
-                    slots=joined(slots_of(share.slots)),
-                    released="",
+                    slots=slots_of(share.slots),
+                    released=[],
                     state=ShareState.PLACED,
                     reason=None,
                     exit_code=None,
@@ -168,20 +143,19 @@ def _change(row: ShareRow, event: ShareStarted | ShareEnded | GpusReleased, at: 
 def _ended(row: ShareRow, event: ShareEnded, at: datetime) -> None:
     if row.state != ShareState.RELEASED:
         row.state = ShareState.ENDED
-    row.ended_at, row.reason, row.message = at, event.reason, text(event.message)
+    row.ended_at, row.reason, row.message = at, event.reason, event.message
     if event.reason is EndReason.EXITED or event.exit_code:
         row.exit_code = event.exit_code
     row.rank = event.rank if event.rank >= 0 else None
 
 
 def _released(row: ShareRow, event: GpusReleased, at: datetime) -> bool:
-    held = {int(slot) for slot in row.slots.split(",") if slot}
-    before = {int(slot) for slot in row.released.split(",") if slot}
-    after = before | (held & set(slots_of(event.slots)))
-    if after == before:
+    named = {*row.released, *slots_of(event.slots)}
+    released = [slot for slot in row.slots if slot in named]
+    if len(released) == len(row.released):
         return False
-    row.released = joined(sorted(after))
-    if after == held:
+    row.released = released
+    if len(released) == len(row.slots):
         row.state, row.released_at = ShareState.RELEASED, at
     return True
 

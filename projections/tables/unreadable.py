@@ -7,12 +7,11 @@ import msgspec
 
 from events.base import START, Position, Recorded, Stretch, Unreadable
 from events.codec import type_of
-from projections.tables.rows import text
+from projections.tables.rows import as_json, text
 from runtime.postgres import Connection, Pool
 
 WRITE: Final = """
-INSERT INTO unreadable (position, at, subject, named, reason)
-SELECT * FROM unnest($1::bigint[], $2::timestamptz[], $3::text[], $4::text[], $5::text[])
+INSERT INTO unreadable SELECT * FROM json_populate_recordset(NULL::unreadable, $1::json)
 """
 SHOWN: Final = """
 SELECT position, at, subject, named, reason FROM live.unreadable WHERE position > $1 ORDER BY position LIMIT $2
@@ -34,19 +33,20 @@ class UnreadableRow(msgspec.Struct, frozen=True):
 async def write(conn: Connection, stretch: Stretch) -> None:
     """The table has the records of the stretch that cannot be read."""
     found = [
-        (recorded.position, recorded.at, text(e.subject), text(e.named), text(e.reason))
+        UnreadableRow(recorded.position, recorded.at, text(e.subject), text(e.named), text(e.reason))
         for recorded in stretch
         if isinstance(e := recorded.event, Unreadable)
     ]
     if found:
-        await conn.execute(WRITE, *map(list, zip(*found, strict=True)))
+        await conn.execute(WRITE, as_json(found))
 
 
 async def park(conn: Connection, recorded: Recorded) -> None:
     """The table has a record whose values no table can hold."""
     named = type_of(type(recorded.event))
     reason = "its values are beyond what the tables hold"
-    await conn.execute(WRITE, [recorded.position], [recorded.at], [text(recorded.subject)], [named], [reason])
+    row = UnreadableRow(recorded.position, recorded.at, text(recorded.subject), named, reason)
+    await conn.execute(WRITE, as_json([row]))
 
 
 async def records(db: Pool | Connection, *, after: Position = START, limit: int = 100) -> list[UnreadableRow]:

@@ -53,7 +53,9 @@ async def test_nothing_moves_a_job_that_has_ended(pool: Pool, records: list[Reco
     async with pool.acquire() as conn:
         await empty(conn, schema.LIVE)
         tables, ended = Tables(schema.LIVE), {}
-        for before, stretch in zip([START, *(r.position for r in records)], cut(records, range(0, 999, 9)), strict=False):
+        for before, stretch in zip(
+            [START, *(r.position for r in records)], cut(records, range(0, 999, 9)), strict=False
+        ):
             del before
             assert await tables.take(conn, stretch, after=_before(records, stretch))
             rows = [*await table(conn, "job_view"), *await table(conn, "run_view")]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 
 from hypothesis import strategies as st
@@ -20,7 +21,9 @@ from tests.histories import BEGIN, History
 def recorded(events: Iterable[Event]) -> list[Recorded]:
     """The events as a log would hold them, one every 7 ms."""
     return [
-        Recorded(event, position_of(1, number), BEGIN + timedelta(milliseconds=7 * number), f"id-{number}", _home(event))
+        Recorded(
+            event, position_of(1, number), BEGIN + timedelta(milliseconds=7 * number), f"id-{number}", _home(event)
+        )
         for number, event in enumerate(events, 1)
     ]
 
@@ -58,7 +61,7 @@ def histories(draw: st.DrawFn, *, steps: int = 80) -> list[Recorded]:
 def cut(records: Sequence[Recorded], at: Iterable[int]) -> list[tuple[Recorded, ...]]:
     """The records in stretches that end at these places."""
     places = sorted({0, len(records), *(place % (len(records) + 1) for place in at)})
-    return [tuple(records[a:b]) for a, b in zip(places, places[1:], strict=False)]
+    return [tuple(records[a:b]) for a, b in pairwise(places)]
 
 
 async def fill(conn: Connection, name: str, stretches: Iterable[Sequence[Recorded]]) -> Tables:
@@ -73,7 +76,8 @@ async def fill(conn: Connection, name: str, stretches: Iterable[Sequence[Recorde
 
 async def empty(conn: Connection, name: str) -> None:
     """The schema is there, its tables are empty, and names are found in it."""
-    await schema.create(conn, name)
+    if not await conn.fetchval(schema.EXISTS, name):
+        await schema.create(conn, name)
     await schema.enter(conn, name)
     await conn.execute(";".join(f'DELETE FROM "{table}"' for table in KEYS))
 

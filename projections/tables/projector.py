@@ -95,6 +95,8 @@ async def _follow(reader: Reader, conn: Connection, progress: Progress) -> None:
                 progress.position, progress.at = after, stretch[-1].at
                 progress.records += len(stretch)
                 progress.stretches += 1
+            elif conn.is_closed():
+                raise asyncpg.InterfaceError("PostgreSQL has ended the session")  # seen now, not at the next event
             progress.caught_up = not stretch
             progress.faults = 0
 

@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from events.base import TeamId
 from events.head import LogFounded
 from events.log.memory import MemoryLog
 from runtime.clock import ManualClock
@@ -31,6 +30,3 @@ async def log(clock: ManualClock) -> MemoryLog:
     made = MemoryLog("main", clock.now)
     await made.append([LogFounded(at=clock.now(), log_id="log-1", cell="main")], after=await made.end())
     return made
-
-
-RED = TeamId("red")

@@ -11,7 +11,7 @@ from events.job import HoldCode, JobAdmitted, JobCancelRequested, JobHeld
 from projections.tables import gpu_view, job_view, node_view, queue_view, run_view, schema, share_view, unreadable
 from runtime.postgres import Pool
 from tests.histories import BEGIN
-from tests.projections.tables.test_projector import submitted
+from tests.projections.tables.running import submitted
 from tests.projections.tables.written import empty, fill, last, recorded
 
 COLUMNS = "SELECT array_agg(attname::text) FROM pg_attribute WHERE attrelid = $1::regclass AND attnum > 0"

@@ -1,16 +1,12 @@
 """The live tables follow the log: restarts, other projectors, a server that dies, and logs that are not theirs."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from datetime import datetime
 from pathlib import Path
 
 import pytest
 
-from events.base import Event, JobId, Position, TeamId, position_of
+from events.base import position_of
 from events.head import LogFounded
-from events.job import JobSpec, JobSubmitted
 from events.log.memory import MemoryLog
 from projections.tables import job_view, projection_position, queue_view, schema, unreadable
 from projections.tables.projector import Progress, project
@@ -21,39 +17,7 @@ from runtime.embedded.postgres import EmbeddedPostgres
 from runtime.fault import Fault
 from runtime.postgres import Pool, create_pool
 from tests.fixtures.waiting import until
-
-RED = TeamId("red")
-
-
-@asynccontextmanager
-async def projecting(log: MemoryLog, pool: Pool) -> AsyncIterator[Progress]:
-    """A projector runs meanwhile."""
-    progress = Progress()
-    task = asyncio.create_task(project(log, pool, progress))
-    try:
-        yield progress
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-
-def submitted(number: int, at: datetime, *, gpus: int = 1) -> JobSubmitted:
-    """A user asked for a job."""
-    return JobSubmitted(
-        at=at,
-        by="ask.red",
-        team=RED,
-        job_id=JobId(f"j{number:04d}"),
-        spec=JobSpec(name=f"job{number}", command=("true",), gpus=gpus),
-        key=f"k{number}",
-        request_hash="h",
-    )
-
-
-async def record(log: MemoryLog, numbers: Sequence[int], clock: ManualClock) -> Position:
-    """Jobs with these numbers have been submitted."""
-    events: list[Event] = [submitted(number, clock.now()) for number in numbers]
-    return await log.record(events)
+from tests.projections.tables.running import projecting, record
 
 
 async def test_tables_follow_and_go_on_after_a_restart(log: MemoryLog, pool: Pool, clock: ManualClock) -> None:
@@ -86,6 +50,7 @@ async def test_waiting_ends_when_time_is_up_or_there_are_no_tables_yet(log: Memo
 async def test_two_projectors_share_the_work(log: MemoryLog, pool: Pool, clock: ManualClock) -> None:
     """Each event counts once, whoever of several projectors writes it."""
     async with projecting(log, pool), projecting(log, pool):
+        end = await log.end()
         for start in range(0, 200, 5):
             end = await record(log, range(start, start + 5), clock)
             await asyncio.sleep(0)

@@ -17,7 +17,7 @@ from projections.tables.waiting import Shown
 from runtime.clock import ManualClock
 from runtime.fault import Fault
 from runtime.postgres import Pool
-from tests.projections.tables.test_projector import projecting, record
+from tests.projections.tables.running import projecting, record
 
 
 @asynccontextmanager

@@ -11,7 +11,7 @@ from projections.tables.waiting import Shown
 from runtime.clock import ManualClock
 from runtime.fault import Fault
 from runtime.postgres import Pool
-from tests.projections.tables.test_projector import projecting, record
+from tests.projections.tables.running import projecting, record
 
 
 async def test_tables_as_the_log_says_are_found_to_be_so(log: MemoryLog, pool: Pool, clock: ManualClock) -> None:
@@ -71,6 +71,7 @@ async def test_differences_are_bounded_and_all_are_counted(log: MemoryLog, pool:
 
 async def test_a_running_projector_is_verified_as_it_goes(log: MemoryLog, pool: Pool, clock: ManualClock) -> None:
     """Both sides are looked at in one position, whatever the projector writes meanwhile."""
+    end = START
     async with projecting(log, pool):
         for start in range(0, 300, 100):
             end = await record(log, range(start, start + 100), clock)

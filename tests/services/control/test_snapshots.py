@@ -1,0 +1,95 @@
+"""Where a control plane starts from: its snapshot when that is of this log, and nothing when anything is doubtful."""
+
+from pathlib import Path
+
+import pytest
+
+from events.base import START, Position
+from projections.cluster.snapshot import dump
+from runtime.clock import ManualClock
+from services.control import snapshots
+from services.control.snapshots import EVENTS_MIN, FILE, Snapshots
+from tests.clusters import World
+
+EVERY_S = 60.0
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """Moved by hand."""
+    return ManualClock()
+
+
+def grown(jobs: int) -> World:
+    """A cluster that so many jobs wait in."""
+    world = World({"n1": 4})
+    for number in range(jobs):
+        world.submit(f"job{number}", 1)
+    return world
+
+
+def test_a_snapshot_is_written_when_it_is_time_and_enough_has_happened(tmp_path: Path, clock: ManualClock) -> None:
+    """Not before: few events are read again faster than a snapshot is written. Its folder need not be there."""
+    folder = tmp_path / "control"
+    kept = Snapshots(folder, clock, every_s=EVERY_S)
+    cluster = grown(3).cluster
+    kept.watch(cluster, ())
+    assert not folder.exists()
+    clock.advance(EVERY_S)
+    kept.watch(cluster, ())
+    first = (folder / FILE).read_bytes()
+
+    clock.advance(EVERY_S)
+    cluster.position = Position(cluster.position + EVENTS_MIN - 1)
+    kept.watch(cluster, ())
+    assert (folder / FILE).read_bytes() == first
+    cluster.position = Position(cluster.position + 1)
+    kept.watch(cluster, ())
+    assert (folder / FILE).read_bytes() == dump(cluster) != first
+    cluster.position = Position(cluster.position + EVENTS_MIN)
+    kept.watch(cluster, ())
+    assert [path.name for path in folder.iterdir()] == [FILE]
+
+    restored = Snapshots(folder, clock, every_s=EVERY_S).restore(log_id="test", end=cluster.position)
+    assert restored.position == cluster.position - EVENTS_MIN
+
+
+def test_without_a_snapshot_a_plane_starts_from_nothing(tmp_path: Path, clock: ManualClock) -> None:
+    """As on its first day."""
+    cluster = Snapshots(tmp_path, clock, every_s=EVERY_S).restore(log_id="test", end=Position(5))
+
+    assert (cluster.position, cluster.log_id) == (START, "")
+
+
+@pytest.mark.parametrize("what", ["another log", "a log that was cut", "damaged", "empty"])
+def test_a_doubtful_snapshot_is_thrown_away(tmp_path: Path, clock: ManualClock, what: str) -> None:
+    """Reading the whole log again is slow and right."""
+    world = grown(3)
+    saved = dump(world.cluster)
+    bad = {"damaged": saved[:-1] + bytes([saved[-1] ^ 1]), "empty": b""}
+    (tmp_path / FILE).write_bytes(bad.get(what, saved))
+    end = Position(world.cluster.position - (what == "a log that was cut"))
+    log_id = "other" if what == "another log" else "test"
+    cluster = Snapshots(tmp_path, clock, every_s=EVERY_S).restore(log_id=log_id, end=end)
+
+    assert (cluster.position, len(cluster.jobs)) == (START, 0)
+
+
+def test_a_crash_while_writing_leaves_the_snapshot_before(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new one takes its place whole or not at all."""
+    world = grown(1)
+    kept = Snapshots(tmp_path, clock, every_s=0)
+    kept.watch(world.cluster, ())
+    before = (tmp_path / FILE).read_bytes()
+
+    def crash(_: int) -> None:
+        raise OSError("the power went")
+
+    monkeypatch.setattr(snapshots.os, "fsync", crash)  # type: ignore[attr-defined]  # where it is used
+    world.cluster.position = Position(world.cluster.position + EVENTS_MIN)
+    with pytest.raises(OSError, match="the power went"):
+        kept.watch(world.cluster, ())
+
+    assert (tmp_path / FILE).read_bytes() == before

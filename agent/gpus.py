@@ -10,7 +10,7 @@ from agent.environment import DATA_MARK
 from events.base import GpuUuid, NodeId
 from runtime.fault import Fault
 
-GPUS_MAX: Final = 64  # of one node: slots are bits of a mask
+GPUS_MAX: Final = 63  # of one node: slots are bits of a mask that is a signed number of 64 bits
 NVML_HINT: Final = "Is the NVIDIA driver installed and loaded? On a machine without GPUs, simulate some."
 
 

@@ -1,11 +1,12 @@
 """What /proc says about processes: parents, start times, and the environment that tells whose they are."""
 
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-PROC = Path("/proc")
+READ_MAX: Final = 1 << 20
 
 
 class Stat(NamedTuple):
@@ -24,13 +25,14 @@ def boot_id() -> str:
 
 def pids() -> list[int]:
     """The ids of all processes."""
-    return [int(entry.name) for entry in PROC.iterdir() if entry.name.isdecimal()]
+    with os.scandir("/proc") as entries:
+        return [int(entry.name) for entry in entries if entry.name.isdecimal()]
 
 
 def stat(pid: int) -> Stat | None:
     """What is known of a process; None when there is none."""
     try:
-        fields = (PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
+        fields = _read(pid, "stat").rpartition(b")")[2].split()
     except OSError:
         return None
     return Stat(pid, int(fields[1]), fields[0].decode(), int(fields[19]))
@@ -64,9 +66,21 @@ def marked(mark: bytes) -> Iterator[tuple[int, dict[bytes, bytes]]]:
     """
     for pid in pids():
         with suppress(OSError):
-            block = (PROC / str(pid) / "environ").read_bytes()
+            block = _read(pid, "environ")
             if mark in block and mark in (fields := block.split(b"\0")):
                 yield pid, dict(_pair(field) for field in fields)
+
+
+def _read(pid: int, name: str) -> bytes:
+    """A file of a process, in few calls: many are read at a time."""
+    file = os.open(f"/proc/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        data = os.read(file, READ_MAX)
+        while len(data) % READ_MAX == 0 and (more := os.read(file, READ_MAX)):
+            data += more
+        return data
+    finally:
+        os.close(file)
 
 
 def _pair(field: bytes) -> tuple[bytes, bytes]:

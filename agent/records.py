@@ -1,6 +1,6 @@
 """What an agent keeps on its disk: who it is, and for each run that it ever began or declined, what became of it here.
 
-lock  identity.json  as_of  contact.json  runs/<run>/{start.json, stop.json, told.json, shipped.json, stop, rank-N.{lock,exit,log}}
+lock  identity.json  as_of  contact  runs/<run>/{start.json, stop.json, told, shipped.json, stop, rank-N.{lock,exit,log}}
 """
 
 import os
@@ -34,13 +34,6 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     gpu_uuids: tuple[GpuUuid, ...] = ()  # likewise
     epoch: NodeEpoch = NodeEpoch(0)  # 0: not made known yet
     pooled: tuple[GpuUuid, ...] = ()  # reported clean in it
-
-
-class Contact(msgspec.Struct, frozen=True, kw_only=True):
-    """When the servers last answered."""
-
-    boot_id: str
-    at_s: float  # on the machine's monotonic clock
 
 
 class StartRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,16 +123,16 @@ class Records:
     def keep_as_of(self, as_of: Position) -> None:
         """Nothing older is obeyed from now on. It need not survive the machine: a new boot is a new epoch."""
         self.as_of = as_of
-        _write(self.data_dir / "as_of", b"%d" % as_of)
+        _overwrite(self.data_dir / "as_of", b"%020d" % as_of)
 
     def contact_s(self, boot_id: str) -> float | None:
         """When, on the machine's monotonic clock, the last contact was that was noted in this boot."""
-        noted = _decoded(self.data_dir / "contact.json", Contact)
-        return noted.at_s if noted is not None and noted.boot_id == boot_id else None
+        noted, _, at_s = _read(self.data_dir / "contact").decode().partition(" ")
+        return float(at_s) if noted == boot_id else None
 
     def keep_contact(self, boot_id: str, at_s: float) -> None:
         """An agent that restarts while the node is cut off does not begin to wait anew."""
-        _write(self.data_dir / "contact.json", msgspec.json.encode(Contact(boot_id=boot_id, at_s=at_s)))
+        _overwrite(self.data_dir / "contact", f"{boot_id} {at_s:020.6f}".encode())
 
     def begin(self, start: StartRecord) -> RunRecord:
         """The run is on the disk: it will never be started again."""
@@ -162,7 +155,8 @@ class Records:
         """The gate has accepted this of the run. A run that was forgotten meanwhile needs no note."""
         if (record := self.runs.get(run_id)) is not None:
             record.told |= {told}
-            _write(record.folder / "told.json", msgspec.json.encode(sorted(record.told)))
+            with (record.folder / "told").open("a") as file:
+                file.write(f"{told}\n")
 
     def forget(self, run_id: RunId) -> None:
         """Nothing is kept of the run, except what it left in a folder of its own."""
@@ -192,7 +186,7 @@ class Records:
             if folder.name.startswith(GONE) or start is None:  # the agent ended while it removed or began it
                 shutil.rmtree(folder)
                 continue
-            told = _decoded(folder / "told.json", frozenset[Told]) or frozenset()
+            told = frozenset(Told(word) for word in _read(folder / "told").decode().split())
             stop = _decoded(folder / "stop.json", StopRecord)
             self.runs[start.share.run_id] = RunRecord(folder, start, stop, told)
 
@@ -247,6 +241,18 @@ def _write(path: Path, data: bytes, *, durable: bool = False) -> None:
     partial.replace(path)
     if durable:
         _sync_folder(path.parent)
+
+
+def _overwrite(path: Path, data: bytes) -> None:
+    """The file holds `data`, of the same few bytes each time: a process that is killed leaves no part of it.
+
+    For what changes often and need not survive the machine: a rename over a file makes some file systems write it out.
+    """
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o640)
+    try:
+        os.pwrite(file, data, 0)
+    finally:
+        os.close(file)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -40,6 +40,7 @@ LOOK_EVERY_S: Final = 0.5  # at the connection, for a reconnect
 LOOK_AGAIN_S: Final = 0.002  # for a value that was heard of and is not stored yet; then twice as long, and so on
 LOOKS_MAX: Final = 8  # then it was one that the server refused
 ANSWER_S: Final = 5.0
+NOTE_EVERY_S: Final = 1.0  # that there was contact
 FLUSH_S: Final = 2.0  # that the report of an end waits for the last output, at most
 REPORTS_MAX: Final = 500  # in one message
 BACK_OFF_FIRST_S: Final = 0.2
@@ -74,6 +75,7 @@ class Agent:
         self._node_id = node.identity.node_id
         self._desired: Desired | None = None
         self._contact_s = node.records.contact_s(node.boot_id) or clock.monotonic()
+        self._noted_s = 0.0  # the contact that is on the disk
         self._wake = asyncio.Event()
         self._hint = asyncio.Event()
         self._hinted = START  # the newest value that was heard of
@@ -145,7 +147,7 @@ class Agent:
     # With the servers
 
     async def _stay_connected(self, login: Login) -> None:
-        while True:
+        while not _cancelled():
             lost = asyncio.Event()
             try:
                 connection = await connect(login, name=f"agent-{self._node_id}", lost=_setting(lost))
@@ -178,7 +180,7 @@ class Agent:
 
     async def _beat(self, connection: Connection) -> None:
         every_s = min(self._timing.heartbeat_every_s, self._timing.lost_after_s / 10)
-        while True:
+        while not _cancelled():
             found = self._node.identity
             if found.epoch > 0 and not self._superseded():
                 pulse = Heartbeat(
@@ -192,7 +194,7 @@ class Agent:
     async def _read(self, connection: Connection) -> None:
         """What is desired is read at every hint, after a reconnect, and from time to time."""
         direct = f"$JS.API.DIRECT.GET.{DESIRED_STREAM}.{self._subjects.desired(self._node_id)}"
-        while True:
+        while not _cancelled():
             self._hint.clear()
             reconnects = connection.stats["reconnects"]
             payload = await ask(connection, direct, b"", within_s=ANSWER_S)
@@ -247,10 +249,12 @@ class Agent:
 
     def _heard(self) -> None:
         self._contact_s = self._clock.monotonic()
-        self._node.records.keep_contact(self._node.boot_id, self._contact_s)
+        if self._contact_s >= self._noted_s + NOTE_EVERY_S:
+            self._noted_s = self._contact_s
+            self._node.records.keep_contact(self._node.boot_id, self._contact_s)
 
     async def _ship(self, shipper: LogShipper) -> None:
-        while True:
+        while not _cancelled():
             for record in list(self._node.records.runs.values()):
                 await shipper.ship(record)
             await asyncio.sleep(SHIP_EVERY_S)
@@ -266,7 +270,7 @@ class Agent:
     async def _tell(self, connection: Connection, shipper: LogShipper) -> None:
         """One message at a time: what it does not hold, or was not accepted, is in a later one."""
         back_off_s = 0.0
-        while True:
+        while not _cancelled():
             await self._has_to_tell.wait()
             self._has_to_tell.clear()
             batch = batch_of(self._to_tell, self._told_at_once)
@@ -323,3 +327,9 @@ class Agent:
 def _setting(event: asyncio.Event) -> Callable[[str], None]:
     """What sets `event`, whatever it is told."""
     return lambda _reason: event.set()
+
+
+def _cancelled() -> bool:
+    """Whether this task was asked to end: the client's waiting for answers may swallow that (Python 3.11, `wait_for`)."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

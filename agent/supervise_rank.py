@@ -9,7 +9,6 @@ clocks likewise: it has none to be given.
 # ruff: noqa: PTH104, PTH208, SIM105, TID251
 
 import _signal  # type: ignore[import-not-found]  # `signal` without its enums
-import ctypes
 import os
 import sys
 import time
@@ -37,7 +36,7 @@ def main() -> None:
     """Returns when the rank and all that it started have ended, and that is recorded."""
     plan = Plan(_read_all(PLAN_FD).split(b"\0"))
     os.set_inheritable(LOCK_FD, False)  # noqa: FBT003 - it takes it by place only
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # a daemon of the rank's becomes our child, not init's
+    _adopt_orphans()
     error_end, child_end = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -52,6 +51,19 @@ def main() -> None:
     code = _wait(pid)
     _end_leftovers(plan.leftover_grace_s)
     _record_exit(plan, code, "")
+
+
+def _adopt_orphans() -> None:
+    """A daemon that the rank leaves becomes our child, not init's."""
+    try:
+        import _ctypes  # `ctypes` itself takes longer to import than all else that is done here
+
+        prctl = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")  # type: ignore[arg-type]  # None: ourselves
+        _ctypes.call_function(prctl, (PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+    except (ImportError, AttributeError):
+        import ctypes
+
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def _become_rank(plan: Plan, error_fd: int) -> None:

@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import json
 import os
+import resource
 import sys
 import tempfile
 import time
@@ -30,7 +31,7 @@ from runtime.serve_requests import Served, serving
 from runtime.stored import stored
 
 NODE = NodeId("node-1")
-GPUS = 64
+GPUS = 56
 
 
 class Control:
@@ -144,9 +145,12 @@ async def measure(jobs: int, at_once: int, ranks: int) -> dict[str, float]:
             await child.wait()
         await connection.close()
         await server.stop()
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    cpu_s = sum(one.ru_utime + one.ru_stime for one in used)  # servers, agent, supervisors, ranks and this
     rate = round(jobs / took_s, 1)
     return {"jobs": jobs, "at_once": at_once, "ranks": ranks, "took_s": round(took_s, 2), "jobs_per_s": rate} | {
-        "reports_messages": control.messages
+        "reports_messages": control.messages,
+        "cpu_ms_per_job": round(cpu_s / jobs * 1000, 1),
     }
 
 

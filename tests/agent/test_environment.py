@@ -9,11 +9,11 @@ def test_ranks_inherit_what_a_login_shell_has_and_no_more() -> None:
         "PATH": "/app/.venv/bin:/usr/bin",
         "VIRTUAL_ENV": "/app/.venv",
         "PYTHONPATH": "/app",
-        "HOME": "/home/u",
+        "HOME": "/people/u",
         "LANG": "C.UTF-8",
         "LC_ALL": "C",
         "MUSTER_NATS_PASSWORD": "secret",
         "AWS_SECRET_ACCESS_KEY": "secret",
     }
 
-    assert inherited(environ) == {"PATH": "/usr/bin", "HOME": "/home/u", "LANG": "C.UTF-8", "LC_ALL": "C"}
+    assert inherited(environ) == {"PATH": "/usr/bin", "HOME": "/people/u", "LANG": "C.UTF-8", "LC_ALL": "C"}

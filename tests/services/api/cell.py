@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import httpx
@@ -111,21 +111,20 @@ class Cell:
 async def open_cell(nats: EmbeddedNats, system: Connection, dsn: str) -> AsyncIterator[Cell]:
     """A founded cell: log, projector, gate and API, each with the rights of its own user."""
     await found(system, StreamSettings())
-    connection = await connect(nats.login("gate"), name="api")
-    reading = await connect(nats.login("reader"), name="projector")
-    pool, projecting = await create_pool(dsn, name="api"), await create_pool(dsn, name="projector")
-    log = JetStreamLog(connection)
-    async with asyncio.TaskGroup() as group:
+    async with AsyncExitStack() as stack:
+        connection = await connect(nats.login("gate"), name="api")
+        stack.push_async_callback(connection.close)
+        reading = await connect(nats.login("reader"), name="projector")
+        stack.push_async_callback(reading.close)
+        pool, projecting = await create_pool(dsn, name="api"), await create_pool(dsn, name="projector")
+        stack.callback(pool.terminate)
+        stack.callback(projecting.terminate)
+        group = await stack.enter_async_context(asyncio.TaskGroup())
         projector = group.create_task(project(JetStreamLog(reading), projecting, Progress()))
-        async with open_gate(log, CLOCK) as gate:
-            parts = Parts(gate=gate, log=log, pool=pool, connection=connection, subjects=SUBJECTS, clock=CLOCK)
-            async with (
-                open_api(parts, host="127.0.0.1", port=0) as url,
-                httpx.AsyncClient(base_url=url, timeout=20.0) as http,
-            ):
-                yield Cell(nats, system, http, gate)
-        projector.cancel()
-    await connection.close()
-    await reading.close()
-    await projecting.close()
-    await pool.close()
+        stack.callback(projector.cancel)
+        log = JetStreamLog(connection)
+        gate = await stack.enter_async_context(open_gate(log, CLOCK))
+        parts = Parts(gate=gate, log=log, pool=pool, connection=connection, subjects=SUBJECTS, clock=CLOCK)
+        url = await stack.enter_async_context(open_api(parts, host="127.0.0.1", port=0))
+        http = await stack.enter_async_context(httpx.AsyncClient(base_url=url, timeout=20.0))
+        yield Cell(nats, system, http, gate)

@@ -18,7 +18,8 @@ PLAN_FD = 4
 PR_SET_CHILD_SUBREAPER = 36
 TERM, KILL = 15, 9
 LOOK_S = 0.02
-CANNOT_START = 127
+CANNOT_START = 127  # as a shell says that there is no such program
+NOT_EXECUTABLE = 126
 
 
 class Plan:
@@ -67,8 +68,12 @@ def _adopt_orphans() -> None:
 
 
 def _become_rank(plan: Plan, error_fd: int) -> None:
-    """Never returns: this process is the rank now, or the reason why not was written to `error_fd`."""
-    doing = "begin a session"
+    """Never returns: this process is the rank now, or says why not.
+
+    What we could not do goes to `error_fd`: the rank was not started. A folder or program that the job names and that is
+    not there goes to the rank's own output, and it exits as a shell would: the job is wrong, and so everywhere.
+    """
+    doing, jobs_own = "begin a session", False
     try:
         os.setsid()
         if plan.cgroup_procs:
@@ -79,6 +84,7 @@ def _become_rank(plan: Plan, error_fd: int) -> None:
         os.dup2(os.open(b"/dev/null", os.O_RDONLY), 0)
         os.dup2(log, 1)
         os.dup2(log, 2)
+        jobs_own = True
         doing = f"enter its folder {os.fsdecode(plan.workdir)}"
         os.chdir(plan.workdir)
         doing = f"run {os.fsdecode(plan.command[0])!r}"
@@ -87,7 +93,11 @@ def _become_rank(plan: Plan, error_fd: int) -> None:
             _signal.signal(number, _signal.SIG_DFL)
         os.execvpe(plan.command[0], plan.command, plan.env)
     except OSError as error:
-        os.write(error_fd, f"cannot {doing}: {error.strerror}".encode()[:500])
+        reason = f"cannot {doing}: {error.strerror}".encode()[:500]
+        if jobs_own:
+            os.write(2, b"muster: %b\n" % reason)
+            os._exit(NOT_EXECUTABLE if isinstance(error, PermissionError) else CANNOT_START)
+        os.write(error_fd, reason)
     finally:
         os._exit(CANNOT_START)
 

@@ -95,17 +95,19 @@ async def test_a_failed_rank_is_named_with_its_code_and_ends_the_others(
     assert agents.processes() == []
 
 
-async def test_what_cannot_be_started_says_why(agents: Agents, control: Control) -> None:
-    """A missing program is a failed start with a sentence, not an exit."""
+@pytest.mark.parametrize(("program", "code"), [("no-such-program", 127), ("/etc/passwd", 126)])
+async def test_a_program_that_is_not_there_ends_the_rank_as_a_shell_would(
+    agents: Agents, control: Control, program: str, code: int
+) -> None:
+    """The job is wrong, and would be on every node: no failure of ours, and its own output says why."""
     agents.start()
     gpus = await control.pooled()
-    await control.want(share_of(gpus[:1], "no-such-program"))
+    await control.want(share_of(gpus[:1], program))
 
     end = await control.ended(RUN)
 
-    assert end.reason is EndReason.START_FAILED
-    assert end.message == "cannot run 'no-such-program': No such file or directory"
-    assert control.order(RUN) == ["ShareEnded", "GpusReleased"]
+    assert (end.reason, end.exit_code) == (EndReason.EXITED, code)
+    assert control.order(RUN)[-1] == "GpusReleased"
 
 
 @pytest.mark.parametrize("contain", [True, False])

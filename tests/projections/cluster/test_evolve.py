@@ -26,7 +26,7 @@ from events.job import JobCancelRequested, JobPlaced, NodeShare, OnLost
 from events.node import EndReason, GpusFoundClean, GpusReleased, NodeJoined, ShareEnded, ShareStarted
 from projections.cluster.evolve import evolve
 from projections.cluster.snapshot import dump
-from projections.cluster.state import Cluster, NodeState
+from projections.cluster.state import Cluster, Failure, NodeState
 from tests.clusters import World
 from tests.histories import History, fold, histories
 
@@ -247,17 +247,17 @@ def test_facts_about_what_nobody_knows_change_nothing() -> None:
     assert again(world.cluster, *said) == dump(world.cluster)
 
 
-def test_the_first_word_about_how_a_share_ended_counts() -> None:
-    """A second one, with another code, is late."""
+@pytest.mark.parametrize(("first", "second"), [(3, 4), (0, 4), (3, 0)])
+def test_the_first_word_about_how_a_share_ended_counts(first: int, second: int) -> None:
+    """A second one, with another code, is late: it neither makes a failure nor mends one."""
     world = World({"n1": 1})
     job = world.submit("job", 1)
     world.rounds()
-    world.end(job, code=3)
-    world.end(job, code=4)
+    world.end(job, code=first)
+    world.end(job, code=second)
 
-    failure = world.cluster.runs[RunId("job-1")].failure
-    assert failure is not None
-    assert (failure.node_id, failure.reason, failure.exit_code) == ("n1", EndReason.EXITED, 3)
+    expected = Failure(NodeId("n1"), EndReason.EXITED, first) if first else None
+    assert world.cluster.runs[RunId("job-1")].failure == expected
 
 
 @pytest.mark.parametrize(

@@ -65,9 +65,16 @@ class Connection(Client):
         self._ever_connected = True
 
     async def close(self) -> None:
-        """Closed, and meant so."""
+        """Closed, and meant so; also while the server is away."""
         self._closed_by_us = True
-        await super().close()
+        if not self.is_connected:
+            self._pending_data_size = 0  # the client would send what is left over a connection that is gone
+        try:
+            await super().close()
+        except OSError as error:  # it went in this very moment, and the client left it open
+            logger.debug("nats_gone_at_close", name=self._called, cause=type(error).__name__)
+            if self._transport is not None:
+                self._transport.close()  # type: ignore[no-untyped-call] # of the client
 
     async def flush(self, timeout: float = FLUSH_WITHIN_S) -> None:  # noqa: ASYNC109 - the client's own signature
         """What was published so far has reached the server. Raises `FlushTimeoutError`.

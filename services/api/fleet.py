@@ -1,7 +1,5 @@
 """Routes that read nodes and queues."""
 
-import json
-
 from fastapi import APIRouter, Response
 
 from projections.tables import node_view, queue_view
@@ -45,7 +43,7 @@ def _node(row: node_view.Node) -> Node:
         epoch=row.epoch,
         address=row.address,
         agent_version=row.agent_version,
-        labels=json.loads(row.labels),
+        labels=row.labels,
         joined_at=row.joined_at,
         state_at=row.state_at,
         position=row.position,

@@ -99,6 +99,35 @@ async def test_a_leader_that_slept_is_refused_and_decides_nothing_before_it_know
     assert cell.kinds(FleetEvent, JobEvent) == ["JobAdmitted", "JobPlaced"]
 
 
+async def test_a_leader_that_slept_before_it_decided_is_refused_too(cell: Cell) -> None:
+    """It decides on what it had read, which is legal and too late: the fence is its own last head, not the log's."""
+    mine, others, asleep = Hint(held=True), Hint(), False
+
+    def fall_asleep(cluster: Cluster, _stretch: Stretch) -> None:
+        nonlocal asleep
+        if cluster.jobs and not asleep:
+            asleep = True
+            log.at_end.clear()
+
+    async with cell.plane("a", mine, watch=fall_asleep) as (slept, log), cell.plane("b", others) as (_, its_log):
+        its_log.at_decision.clear()
+        await cell.join("n1", 2)
+        await until(lambda: slept.leading)
+        await cell.submit("job", 1)
+        await until(lambda: asleep and log.waiting)
+        others.held = True
+        await until(lambda: cell.cluster.leader == "b")
+        mine.held = False
+        tried = len(log.tried)
+        log.at_end.set()
+        await until(lambda: slept.cluster.leader == "b")
+        assert [type(events[0]) for _, events in log.tried[tried:]] == [RoundDecided]
+        assert log.failed == ["Conflict"]
+        its_log.at_decision.set()
+        await until(lambda: cell.placed("job"))
+    assert cell.kinds(FleetEvent, JobEvent) == ["JobAdmitted", "JobPlaced"]
+
+
 @pytest.mark.parametrize("succeeded", [False, True])
 async def test_no_node_is_lost_for_the_sleep_of_its_leader(cell: Cell, succeeded: bool) -> None:
     """It sleeps for ten minutes between asking where the log ends and deciding, and wakes up in the middle of a round."""
@@ -126,6 +155,7 @@ async def test_no_node_is_lost_for_the_sleep_of_its_leader(cell: Cell, succeeded
         clock.advance(600)
         plane.silences.heard_own(clock.monotonic())  # what waited in our socket may be read before we go on
         log.at_end.set()
+        await until(lambda: not log.waiting)  # it has decided, and heard nobody yet
         await awake()
         job = await cell.submit("job", 1)
         await until(lambda: cell.placed(job))

@@ -109,12 +109,19 @@ class Client:
             document = response.json()
         except ValueError:
             document = None
-        if not response.is_success:
-            raise refusal(response.status_code, document if isinstance(document, dict) else {}, thing)
-        if not isinstance(document, dict):
-            hint = "is the address that of a muster API?"
-            raise Failure(self.server.url, "the answer is no JSON document", hint=hint, code=ExitCode.UNREACHABLE)
-        return document
+        if isinstance(document, dict):
+            if response.is_success:
+                return document
+            if "code" in document:
+                raise refusal(response.status_code, document, thing)
+        if response.is_server_error:
+            raise refusal(response.status_code, {}, thing)
+        raise Failure(
+            self.server.url,
+            f"the answer is not that of a muster API (status {response.status_code})",
+            hint=f"another server may listen there; the address is from {self.server.known_from}",
+            code=ExitCode.UNREACHABLE,
+        )
 
     def unreachable(self, error: Exception) -> Failure:
         """The failure of a server that does not answer."""

@@ -15,7 +15,6 @@ from events.log.append import JetStreamLog
 from events.log.port import LogFault
 from events.log.streams import Founded, StreamSettings, check
 from events.log.wire import WireReader
-from events.log.wire import WireReader
 from events.subjects import DESIRED_STREAM, Subjects, last_token
 from projections.cluster.evolve import evolve
 from projections.cluster.state import Cluster

@@ -1,9 +1,10 @@
 """`muster serve NAME…` and `muster agent`: parts of the control plane in one process, until it is told to stop."""
 
-import asyncio
 import os
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
+
+import uvloop
 
 import agent.start
 from events.log.port import LogFault
@@ -32,7 +33,7 @@ def run_parts(names: tuple[str, ...]) -> int:
     """The exit code of a process that runs these parts. Raises `Fault`."""
     settings = read(CommonSettings)
     configure(process="+".join(names), level=settings.log_level)
-    return asyncio.run(_run(names))
+    return uvloop.run(_run(names))  # half the time of the loop that Python brings
 
 
 async def _run(names: tuple[str, ...]) -> int:

@@ -56,11 +56,11 @@ def test_ctrl_c_and_a_new_start_adopt_what_runs(breaker: User) -> None:
     job_id = user.submit(waiting(user.folder, "adopted", 16))
     later = user.submit({"name": "later", "gpus": 1, "command": ["true"]})
     eventually(lambda: len(starts(user.folder, "adopted")) == 16, "all ranks run")
-    before = starts(user.folder, "adopted")
+    before, url = starts(user.folder, "adopted"), user.url
 
     assert user.down(signal.SIGINT) == 0
     assert not any(user.pids(part) for part in PARTS), "nothing but ranks is left"
-    assert user.muster("jobs").code == 4
+    assert user.muster("jobs", "--api-url", url).code == 4
     assert all(Path(f"/proc/{pid}").exists() for pid in before.values())
 
     user.up()

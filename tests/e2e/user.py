@@ -63,6 +63,13 @@ class User:
         eventually(lambda: self._running() and read_running(self.data_dir), "the cluster is up", START_WITHIN_S)
 
     @property
+    def url(self) -> str:
+        """Where the API is."""
+        running = read_running(self.data_dir)
+        assert running is not None
+        return running.url
+
+    @property
     def alive(self) -> bool:
         """Whether `muster up` runs."""
         return self._up is not None and self._up.poll() is None

@@ -36,9 +36,12 @@ def test_tries_end(network: Network) -> None:
 
 def test_what_is_no_api_of_ours_is_named(network: Network) -> None:
     """Another server on the port that was meant."""
-    network.answers.append((200, b"<html>"))
-    with Client(Server(network.url, "the test")) as client, pytest.raises(Failure, match="no JSON document"):
-        client.get("/jobs")
+    with Client(Server(network.url, "the test")) as client:
+        for status, body in ((200, b"<html>"), (404, b"<html>"), (404, {"error": "no such page"}), (200, [])):
+            network.answers[:] = [(status, body)]
+            with pytest.raises(Failure, match="not that of a muster API") as failed:
+                client.get("/jobs")
+            assert failed.value.code is ExitCode.UNREACHABLE
 
 
 def test_nobody_there_says_how_to_start_a_cluster() -> None:

@@ -99,6 +99,7 @@ class Recorded(msgspec.Struct, frozen=True, gc=False):
     at: datetime  # when the server stored it, never less than at an earlier position
     id: str = ""  # the CloudEvents id
     subject: str = ""  # below `muster.<cell>.ev.`: "job.<team>.<job>"
+    document: bytes = b""  # as stored: the CloudEvents JSON
 
 
 Stretch = tuple[Recorded, ...]  # what one read of the log gave: consecutive; empty when 100 ms passed quietly

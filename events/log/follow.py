@@ -94,7 +94,7 @@ class LogReader:
         subject = raw.subject.removeprefix(self.subjects.events_prefix)
         event, identity = self.codec.decode(subject, raw.payload)
         at = max(datetime.fromisoformat(raw.time), not_before)
-        return Recorded(event, position_of(CHAPTER, raw.sequence), at, identity, subject)
+        return Recorded(event, position_of(CHAPTER, raw.sequence), at, identity, subject, raw.payload)
 
     async def _read_on(self, sequence: int, *, first: bool = False) -> list[Raw]:
         """The next records from `sequence` on, when there are any. Raises `Broken`."""

@@ -95,7 +95,8 @@ class MemoryLog:
             subject = writing.subject.removeprefix(self.subjects.events_prefix)
             event, identity = self.codec.decode(subject, writing.payload)
             sequence = len(self._records) + 1
-            self._records.append(Recorded(event, position_of(CHAPTER, sequence), at, identity, subject))
+            position = position_of(CHAPTER, sequence)
+            self._records.append(Recorded(event, position, at, identity, subject, writing.payload))
             self._firsts.setdefault(writing.subject, sequence)
             self._lasts[writing.subject] = sequence
         moved, self._moved = self._moved, asyncio.Event()

@@ -3,26 +3,26 @@
 import json
 
 from events.base import Recorded, Unreadable
-from events.codec import Codec, Stamp, type_of
+from events.codec import type_of
 
 
-def document(codec: Codec, recorded: Recorded) -> bytes:
-    """The JSON of an event, with `position`, `at` and `by` beside its CloudEvents attributes."""
+def document(recorded: Recorded) -> bytes:
+    """The JSON of an event as stored, with `position`, `at` and `by` beside its CloudEvents attributes."""
     more = json.dumps(
         {"position": recorded.position, "at": recorded.at.isoformat(), "by": recorded.event.by}, ensure_ascii=False
     )
-    return _written(codec, recorded)[:-1] + b"," + more.encode()[1:]
+    return _written(recorded)[:-1] + b"," + more.encode()[1:]
 
 
-def documents(codec: Codec, records: list[Recorded]) -> bytes:
+def documents(records: list[Recorded]) -> bytes:
     """A JSON array of events."""
-    return b"[" + b",".join(document(codec, recorded) for recorded in records) + b"]"
+    return b"[" + b",".join(document(recorded) for recorded in records) + b"]"
 
 
-def _written(codec: Codec, recorded: Recorded) -> bytes:
+def _written(recorded: Recorded) -> bytes:
     event = recorded.event
     if not isinstance(event, Unreadable):
-        return codec.encode(event, Stamp(recorded.id))
+        return recorded.document.rstrip()
     shown = {
         "specversion": "1.0",
         "id": recorded.id,

@@ -60,7 +60,7 @@ async def _sent(here: Here, records: AsyncGenerator[list[Recorded], None], wante
     async with aclosing(records):
         async for some in records:
             chunk = b"".join(
-                sent_event(document(here.codec, recorded), identity=recorded.position)
+                sent_event(document(recorded), identity=recorded.position)
                 for recorded in some
                 if wanted(recorded)
             )

@@ -64,7 +64,7 @@ async def timeline(job_id: str, here: InHere, min_position: AtLeast, stretch: An
         index = await event_index.of_job(tables.db, row.job_id, after=Position(stretch.after), limit=stretch.limit + 1)
     records = await read_all(here, [entry.position for entry in index[: stretch.limit]])
     head = {"job_id": row.job_id, "truncated": len(index) > stretch.limit, "position": tables.position}
-    body = msgspec.json.encode(head)[:-1] + b',"events":' + documents(here.codec, records) + b"}"
+    body = msgspec.json.encode(head)[:-1] + b',"events":' + documents(records) + b"}"
     response = Response(body, media_type="application/json")
     say_position(response, tables.position)
     return response

@@ -11,7 +11,6 @@ from fastapi import Depends, Query, Request, Response
 from prometheus_client import CollectorRegistry
 
 from events.base import Position
-from events.codec import Codec
 from events.log.port import Reader
 from events.subjects import Subjects
 from projections.tables import projection_position
@@ -58,7 +57,6 @@ class Here:
         self.registry.register(GateMetrics(parts.gate))
         self.gauges = Gauges(self.registry)
         self.shown = Shown(parts.pool)
-        self.codec = Codec()
 
     @asynccontextmanager
     async def tables(self, min_position: int | None = None) -> AsyncIterator["Tables"]:

@@ -17,13 +17,14 @@ async def test_a_document_is_that_of_the_log_with_its_place() -> None:
     event = JobCancelRequested(at=CLOCK.now(), by="team:red", team=TeamId("red"), job_id=JobId("jx"), reason="«é»")
     position = await log.record([event])
     recorded = log.stretch()[0]
-    shown = json.loads(document(log.codec, recorded))
+    assert document(recorded).startswith(recorded.document[:-1])  # byte for byte
+    shown = json.loads(document(recorded))
     assert shown["data"] == {"team": "red", "job_id": "jx", "reason": "«é»"}
     assert (shown["specversion"], shown["type"]) == ("1.0", "musterbook.job.cancel_requested.v1")
     assert (shown["id"], shown["subject"]) == (recorded.id, "intake.red.jx")
     assert (shown["position"], shown["at"], shown["by"]) == (position, recorded.at.isoformat(), "team:red")
-    assert json.loads(documents(log.codec, [recorded, recorded])) == [shown, shown]
-    assert documents(log.codec, []) == b"[]"
+    assert json.loads(documents([recorded, recorded])) == [shown, shown]
+    assert documents([]) == b"[]"
 
 
 def test_what_cannot_be_read_is_shown_with_the_reason() -> None:
@@ -32,6 +33,6 @@ def test_what_cannot_be_read_is_shown_with_the_reason() -> None:
     log.write_raw("intake.red.jx", b"\xff\x00")
     recorded = log.stretch()[0]
     assert isinstance(recorded.event, Unreadable)
-    shown = json.loads(document(log.codec, recorded))
+    shown = json.loads(document(recorded))
     assert (shown["type"], shown["subject"]) == ("musterbook.unreadable", "intake.red.jx")
     assert shown["data"]["reason"]

@@ -22,7 +22,7 @@ from events.base import (
     Unreadable,
 )
 from events.fleet import NodeLost, NodeRecovered, NodeSuspected
-from events.job import JobCancelRequested, JobPlaced, NodeShare, OnLost
+from events.job import JobCancelRequested, JobPlaced, NodeShare, OnLost, RunStopping, StopCause
 from events.node import EndReason, GpusFoundClean, GpusReleased, NodeJoined, ShareEnded, ShareStarted
 from projections.cluster.evolve import evolve
 from projections.cluster.snapshot import dump
@@ -229,6 +229,24 @@ def test_a_placement_on_a_life_that_is_over_is_dead_on_arrival() -> None:
     assert world.cluster.nodes[NodeId("n1")].held == {}
     assert world.cluster.nodes[NodeId("n1")].free == 1
     assert world.cluster.nodes[NodeId("n2")].held == {"job-1": 1}
+
+
+def test_a_gang_that_lost_a_share_asks_to_be_stopped_on_its_other_nodes() -> None:
+    """Lifecycle looks only at what asks for it: a run with a dead share does, until it is told to stop."""
+    world = World({"n1": 1, "n2": 1})
+    job = world.submit("job", 2, nodes=2, gpus_per_node=1)
+    world.rounds()
+    world.start(job)
+    world.rounds()
+    run_id = RunId("job-1")
+    assert run_id not in world.cluster.attention
+    world.join("n1", 1)
+    assert run_id in world.cluster.attention
+    (stopping,) = [event for event in world.rounds() if isinstance(event, RunStopping)]
+    assert (stopping.cause, stopping.node_id) == (StopCause.NODE_LOST, "n1")
+    assert run_id not in world.cluster.attention
+    world.release(job, "n2")
+    assert run_id in world.cluster.attention  # it is over
 
 
 def test_facts_about_what_nobody_knows_change_nothing() -> None:

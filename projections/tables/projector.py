@@ -32,6 +32,7 @@ PASSING: Final = (
     OSError,
     Unknown,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # what asyncpg says of a rollback when the session ended inside a statement
     asyncpg.PostgresConnectionError,
     asyncpg.OperatorInterventionError,
     asyncpg.InsufficientResourcesError,

@@ -1,0 +1,77 @@
+"""Whose a GPU is: only what names the node's present life, and the run that holds it, moves a slot."""
+
+from typing import Any
+
+from events.base import GpuUuid, JobId, NodeEpoch, NodeId, Position, RunId, SlotMask, TeamId, position_of
+from events.fleet import NodeLost
+from events.job import JobPlaced, NodeShare
+from events.node import GpusFoundClean, GpusReleased, NodeJoined
+from projections.tables import gpu_view, schema
+from runtime.postgres import Pool
+from tests.histories import BEGIN
+from tests.projections.tables.written import fill, recorded
+
+NODE: dict[str, Any] = {"at": BEGIN, "node_id": NodeId("n1")}
+UUIDS = (GpuUuid("a"), GpuUuid("b"))
+FIRST, SECOND = NodeEpoch(position_of(1, 1)), NodeEpoch(position_of(1, 3))
+NEWER = (GpuUuid("b"), GpuUuid("c"))  # the first one was replaced
+
+
+def joined(uuids: tuple[GpuUuid, ...]) -> NodeJoined:
+    """The node begins a life."""
+    return NodeJoined(
+        **NODE, boot_id="b", instance="i", gpu_type="h100", gpu_uuids=uuids, address="::1", port_base=20_000
+    )
+
+
+def placed(run: str, epoch: NodeEpoch, slots: int) -> JobPlaced:
+    """A run gets slots of the node."""
+    shares = (NodeShare(NodeId("n1"), epoch, SlotMask(slots)),)
+    return JobPlaced(at=BEGIN, team=TeamId("t"), job_id=JobId("j"), run_id=RunId(run), attempt=1, shares=shares)
+
+
+def released(run: str, epoch: NodeEpoch, slots: int) -> GpusReleased:
+    """The agent gives slots of a run back."""
+    return GpusReleased(**NODE, node_epoch=epoch, run_id=RunId(run), slots=SlotMask(slots))
+
+
+LIVES = [
+    joined(UUIDS),
+    GpusFoundClean(**NODE, node_epoch=FIRST, gpu_uuids=UUIDS),
+    joined(NEWER),
+    GpusFoundClean(**NODE, node_epoch=SECOND, gpu_uuids=(*UUIDS, *NEWER)),
+]
+CASES: list[tuple[list[Any], list[str]]] = [
+    (LIVES[:1], ["unclean", "unclean"]),
+    (LIVES[:2], ["free", "free"]),
+    ([*LIVES[:2], placed("j-1", FIRST, 0b01)], ["held j-1", "free"]),
+    ([*LIVES[:2], placed("j-1", FIRST, 0b11), released("j-1", FIRST, 0b10)], ["held j-1", "free"]),
+    ([*LIVES[:2], placed("j-1", FIRST, 0b01), released("j-2", FIRST, 0b11)], ["held j-1", "free"]),
+    ([*LIVES[:2], NodeLost(**NODE, node_epoch=FIRST, silent_s=99.0)], ["lost", "lost"]),
+    (LIVES[:3], ["absent", "unclean", "unclean"]),
+    (LIVES, ["absent", "free", "free"]),
+    ([*LIVES, placed("j-1", FIRST, 0b110)], ["absent", "free", "free"]),  # it lost a race to the new life
+    ([*LIVES, placed("j-1", SECOND, 0b1010)], ["absent", "held j-1", "free"]),  # there is no slot 3
+    ([*LIVES, placed("j-1", SECOND, 0b010), released("j-1", FIRST, 0b010)], ["absent", "held j-1", "free"]),
+    ([*LIVES, NodeLost(**NODE, node_epoch=FIRST, silent_s=99.0)], ["absent", "free", "free"]),
+    ([*LIVES[:3], GpusFoundClean(**NODE, node_epoch=FIRST, gpu_uuids=NEWER)], ["absent", "unclean", "unclean"]),
+]
+
+
+async def test_only_what_names_the_present_life_moves_a_slot(pool: Pool) -> None:
+    """Reports and judgements of an earlier life, and releases by others than the holder, change nothing."""
+    async with pool.acquire() as conn:
+        for events, expected in CASES:
+            await fill(conn, schema.LIVE, [recorded(events)])
+            shown = [f"{gpu.state} {gpu.run_id or ''}".strip() for gpu in await gpu_view.gpus_of(conn, NodeId("n1"))]
+            assert shown == expected, events[-1]
+
+
+async def test_a_slot_stays_its_gpus_own(pool: Pool) -> None:
+    """A known GPU keeps its number, a new one gets the next never used."""
+    async with pool.acquire() as conn:
+        await fill(conn, schema.LIVE, [recorded(LIVES)])
+        gpus = await gpu_view.gpus_of(conn, NodeId("n1"))
+
+    assert [(gpu.slot, gpu.uuid) for gpu in gpus] == [(0, "a"), (1, "b"), (2, "c")]
+    assert {gpu.position for gpu in gpus} == {Position(SECOND), position_of(1, 4)}

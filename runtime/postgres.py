@@ -47,16 +47,7 @@ async def create_pool(
 
     Waits for a server that is not up yet; raises `Fault` after `CONNECT_WITHIN_S`.
     """
-    settings = {
-        "application_name": f"muster {name}",
-        "timezone": "UTC",
-        "statement_timeout": str(int(statement_max_s * 1000)),
-        "lock_timeout": str(int(LOCK_WAIT_MAX_S * 1000)),
-        "idle_in_transaction_session_timeout": str(int(statement_max_s * 1000)),
-        "jit": "off",  # our statements are short: compiling them costs more than it saves
-    }
-    if search_path is not None:
-        settings["search_path"] = search_path
+    settings = _session(name, search_path, statement_max_s)
     last = ""
     try:
         async with asyncio.timeout(CONNECT_WITHIN_S):
@@ -70,3 +61,24 @@ async def create_pool(
         raise Fault(
             "postgres_unreachable", f"PostgreSQL does not take us: {last or 'no answer'}.", "Is it running?"
         ) from error
+
+
+async def patient_pool(dsn: str, *, name: str, size_max: int = POOL_MAX) -> Pool:
+    """A pool that connects when it is first used: for a process that starts, and does its part, while the server is away."""
+    settings = _session(name, None, STATEMENT_MAX_S)
+    return await asyncpg.create_pool(dsn, min_size=0, max_size=size_max, server_settings=settings)
+
+
+def _session(name: str, search_path: str | None, statement_max_s: float) -> dict[str, str]:
+    """The settings of every session."""
+    settings = {
+        "application_name": f"muster {name}",
+        "timezone": "UTC",
+        "statement_timeout": str(int(statement_max_s * 1000)),
+        "lock_timeout": str(int(LOCK_WAIT_MAX_S * 1000)),
+        "idle_in_transaction_session_timeout": str(int(statement_max_s * 1000)),
+        "jit": "off",  # our statements are short: compiling them costs more than it saves
+    }
+    if search_path is not None:
+        settings["search_path"] = search_path
+    return settings

@@ -25,7 +25,7 @@ from runtime.last_values import LastValues
 from runtime.lease import Lease
 from runtime.logging import get_logger
 from runtime.nats import Connection, connect
-from runtime.postgres import Pool, create_pool
+from runtime.postgres import Pool, patient_pool
 from runtime.serve_requests import Served, serving
 from runtime.settings import (
     ApiSettings,
@@ -132,7 +132,9 @@ async def _control(stop: Stop, *, dispatches: bool) -> None:
         log = JetStreamLog(connection, settings.cell, source=f"control/{instance}", reader=reader)
         plane = ControlPlane(log, cluster, lease, CLOCK, name=Name(instance, version("musterbook")))
         watchers: list[Watcher] = [snapshots.watch]
-        dispatching = Dispatcher(LastValues(connection, DESIRED_STREAM), subjects, lambda: plane.leading)
+        dispatching = Dispatcher(
+            LastValues(connection, DESIRED_STREAM), subjects, lambda: plane.leading and not plane.cluster.unread
+        )
         if dispatches:
             watchers.append(dispatching.watch)
         own = f"control-{instance}"
@@ -192,7 +194,10 @@ async def gate(stop: Stop) -> None:
     async with connected(settings, "gate") as connection:
         await standing_log(connection, settings)
         log = JetStreamLog(connection, settings.cell, source="gate")
-        async with open_gate(log, CLOCK) as opened, serve(opened, connection, Subjects(settings.cell)):
+        async with (
+            open_gate(log, CLOCK, waiting_max=settings.waiting_max) as opened,
+            serve(opened, connection, Subjects(settings.cell)),
+        ):
             await stop.wait()
 
 
@@ -205,7 +210,8 @@ async def api(stop: Stop) -> None:
         database(settings, "api", size_max=8) as pool,
     ):
         await standing_log(connection, settings)
-        async with open_gate(JetStreamLog(connection, settings.cell, source="gate"), CLOCK) as opened:
+        log = JetStreamLog(connection, settings.cell, source="gate")
+        async with open_gate(log, CLOCK, waiting_max=settings.waiting_max) as opened:
             parts = Parts(
                 gate=opened, log=reader, pool=pool, connection=connection, subjects=Subjects(settings.cell), clock=CLOCK
             )
@@ -232,7 +238,7 @@ async def database(settings: CommonSettings, name: str, *, size_max: int = 4) ->
     dsn = settings.postgres_dsn.get_secret_value()
     if not dsn:
         raise Fault("no_postgres", f"The {name} needs PostgreSQL.", "Set MUSTER_POSTGRES_DSN.")
-    pool = await create_pool(dsn, name=name, size_max=size_max)
+    pool = await patient_pool(dsn, name=name, size_max=size_max)
     try:
         yield pool
     finally:

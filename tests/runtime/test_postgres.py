@@ -9,7 +9,7 @@ import pytest
 from runtime import postgres
 from runtime.embedded.postgres import EmbeddedPostgres
 from runtime.fault import Fault
-from runtime.postgres import create_pool
+from runtime.postgres import AWAY, create_pool, patient_pool
 
 
 async def test_every_session_has_our_settings(postgres_dsn: str) -> None:
@@ -51,3 +51,19 @@ async def test_a_server_that_is_not_there_is_a_fault(tmp_path: Path, monkeypatch
     with pytest.raises(Fault) as absent:
         _ = await create_pool(EmbeddedPostgres(tmp_path, durable=False).dsn, name="test")
     assert absent.value.code == "postgres_unreachable"
+
+
+async def test_a_patient_pool_is_there_before_its_server_is(tmp_path: Path) -> None:
+    """A process that starts while PostgreSQL is away does what else it has to do, and reads once it is back."""
+    server = EmbeddedPostgres(tmp_path, durable=False)
+    await server.start()
+    await server.stop()
+    pool = await patient_pool(server.dsn, name="test")
+    try:
+        with pytest.raises(AWAY):
+            await pool.fetchval("SELECT 1")
+        await server.start()
+        assert await pool.fetchval("SELECT 1") == 1
+    finally:
+        pool.terminate()
+        await server.stop()

@@ -104,7 +104,8 @@ class EmbeddedPostgres:
             if fresh:
                 await self._init(account)
             # Nothing of it runs, as we know better than it does: a process id may be another's by now.
-            (self._data / "postmaster.pid").unlink(missing_ok=True)
+            for stale in (self._data / "postmaster.pid", self._sockets / f"{SOCKET}.lock"):
+                stale.unlink(missing_ok=True)
             self._child = Child(self._command(account))
             await self._answers(self._child)
             if fresh or not await self._has_database():

@@ -231,6 +231,8 @@ async def _fit_stream(way: NatsWay, config: Mapping[str, Any]) -> None:
     except Refusal as refusal:
         if refusal.code != NO_STREAM:
             raise
+        if config["storage"] == "memory":
+            return  # a server that was restarted has it no more; beats travel all the same, founding makes it again
         hint = "Found the log first: `muster up` does so."
         raise Unfit(f"There is no stream {name}.", code="stream_missing", hint=hint) from refusal
     if differing := differences(config, actual):

@@ -86,6 +86,14 @@ async def test_a_missing_stream_is_named(nats_connection: Connection) -> None:
     assert raised.value.hint
 
 
+async def test_a_server_that_was_restarted_still_has_a_log(nats_connection: Connection) -> None:
+    """It comes up without the stream in memory: no reason for a part not to start."""
+    await found(nats_connection, SETTINGS)
+    await nats_connection.jetstream().delete_stream("HEARTBEATS")
+
+    assert (await check(nats_connection, SETTINGS)).end == position_of(1, 1)
+
+
 @pytest.mark.parametrize(
     ("change", "named"),
     [

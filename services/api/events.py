@@ -60,9 +60,7 @@ async def _sent(here: Here, records: AsyncGenerator[list[Recorded], None], wante
     async with aclosing(records):
         async for some in records:
             chunk = b"".join(
-                sent_event(document(recorded), identity=recorded.position)
-                for recorded in some
-                if wanted(recorded)
+                sent_event(document(recorded), identity=recorded.position) for recorded in some if wanted(recorded)
             )
             now_s = here.clock.monotonic()
             if chunk or now_s - spoke_s >= QUIET_MAX_S:

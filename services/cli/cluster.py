@@ -19,13 +19,17 @@ def up(
     *,
     data_dir: DataDir = Path(DATA_DIR),
     nodes: Annotated[int, typer.Option("--nodes", min=0, max=NODES_MAX, help="Simulated nodes; 0: none.")] = 4,
-    gpus_per_node: Annotated[int, typer.Option("--gpus-per-node", min=1, max=64, help="Simulated GPUs of each.")] = 8,
+    gpus_per_node: Annotated[int, typer.Option("--gpus-per-node", min=1, max=63, help="Simulated GPUs of each.")] = 8,
     host: Annotated[str, typer.Option("--host", help="The address that the API listens on.")] = "127.0.0.1",
     port: Annotated[
         int | None, typer.Option("--port", min=0, max=65535, help="0: a free one. Default: 8080, or a free one.")
     ] = None,
     team: Annotated[
         list[str] | None, typer.Option("--team", metavar="NAME", help="May use NATS itself; may be repeated.")
+    ] = None,
+    lost_after_s: Annotated[
+        float | None,
+        typer.Option("--lost-after-s", min=3.0, help="Silence after which a node is lost; kept in the log."),
     ] = None,
 ) -> None:
     """Run a whole cluster here, in the foreground: NATS, PostgreSQL, control plane, API, and simulated nodes.
@@ -42,6 +46,7 @@ def up(
         host=host,
         port=port,
         teams=tuple(team or ()),
+        lost_after_s=lost_after_s,
     )
     raise typer.Exit(run_up(plan))
 

@@ -16,13 +16,14 @@ from events.base import NodeId, TeamId
 from events.log.streams import StreamSettings
 from runtime.children import FolderLock, log_tail
 from runtime.embedded.nats import EmbeddedNats
+from runtime.embedded.nats_config import SYSTEM_USER
 from runtime.embedded.ports import RememberedPorts, is_free
 from runtime.embedded.postgres import EmbeddedPostgres
 from runtime.fault import Fault
 from runtime.logging import configure, get_logger
 from runtime.stopping import Stop, run_until_stopped, stop_on_signals
 from runtime.supervise import Change, Notice, Program, Supervisor
-from services.main.found import found_log, migrate
+from services.main.found import fit_servers, found_log, migrate, set_policy
 from services.main.local import CLOCK, Running, forget, write_running
 from services.main.parts import first_of
 
@@ -38,6 +39,7 @@ SOUND_AFTER_S: Final = 30.0  # having lived this long, a server's next death is 
 DEATHS_MAX: Final = 4  # of one program before all is ready: the first may find a server that is restarting
 AGENT_GRACE_S: Final = 10.0
 GPU_TYPE: Final = "h100"
+AGENT_SHARE: Final = 2 / 3  # of the time until a node is lost: an agent without contact gives up before it is given up
 
 Tell = Callable[[str], None]
 
@@ -52,6 +54,7 @@ class Plan:
     host: str = "127.0.0.1"
     port: int | None = None  # None: 8080, or a free one where that is taken; 0: a free one
     teams: tuple[str, ...] = ()  # that may connect to NATS themselves
+    lost_after_s: float | None = None  # silence of a lost node, suspect after a third of it; None: as the log says
 
     @property
     def node_ids(self) -> tuple[NodeId, ...]:
@@ -148,7 +151,10 @@ class Up:
     async def _start_nats(self) -> None:
         """NATS runs with every stream: heartbeats are kept in memory, and their stream ends with the server."""
         await self._nats.start()
+        await fit_servers(self._nats.login(SYSTEM_USER))
         await found_log(self._nats.login("system"), StreamSettings())
+        if self._plan.lost_after_s is not None:
+            await set_policy(self._nats.login("gate"), lost_after_s=self._plan.lost_after_s)
 
     async def _start_postgres(self) -> None:
         """PostgreSQL runs with its tables. After a crash it may at first take an earlier life of its own for alive."""
@@ -186,6 +192,8 @@ class Up:
             "MUSTER_REREAD_EVERY_S": "1",  # on one machine a look costs nothing, and a hint may come before its value
             "MUSTER_DATA_DIR": str(self._plan.data_dir / "nodes" / node_id),
         }
+        if self._plan.lost_after_s is not None:
+            env["MUSTER_LOST_AFTER_S"] = str(self._plan.lost_after_s * AGENT_SHARE)
         argv = (sys.executable, "-I", "-m", "agent")
         return Program(name=node_id, argv=argv, env=env | self._login(f"agent-{node_id}"), grace_s=AGENT_GRACE_S)
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from events.base import NodeId
 from events.desired import DesiredShare
 
 INHERITED: Final = frozenset(
@@ -11,6 +12,7 @@ INHERITED: Final = frozenset(
 )
 DATA_MARK: Final = "MUSTER_AGENT_DATA"  # on every process of an agent's: whose it is
 RUN_MARK: Final = "MUSTER_RUN_ID"
+NODE: Final = "MUSTER_NODE_ID"
 SUPERVISOR_MARK: Final = "MUSTER_SUPERVISES"  # on supervisors only
 
 
@@ -24,13 +26,13 @@ class Places:
         self.workdir = workdir
 
 
-def inherited(environ: Mapping[str, str]) -> dict[str, str]:
-    """What ranks get of the agent's own environment: nothing of its settings, its secrets or its Python."""
+def inherited(environ: Mapping[str, str], node_id: NodeId) -> dict[str, str]:
+    """What every rank of a node gets: its name, and of the agent's own environment no settings, secrets or Python."""
     kept = {name: value for name, value in environ.items() if name in INHERITED or name.startswith("LC_")}
     if own := environ.get("VIRTUAL_ENV"):
         path = [entry for entry in kept.get("PATH", "").split(":") if entry != f"{own}/bin"]
         kept["PATH"] = ":".join(path)
-    return kept
+    return kept | {NODE: node_id}
 
 
 def of_rank(share: DesiredShare, local_rank: int, base: Mapping[str, str], places: Places) -> dict[str, str]:
@@ -49,6 +51,7 @@ def of_rank(share: DesiredShare, local_rank: int, base: Mapping[str, str], place
         "CUDA_VISIBLE_DEVICES": ",".join(share.gpu_uuids),
         "MUSTER_JOB_ID": share.job_id,
         RUN_MARK: share.run_id,
+        NODE: base[NODE],
         "MUSTER_ATTEMPT": str(share.attempt),
         "MUSTER_TEAM": share.team,
         "MUSTER_CHECKPOINT_DIR": str(places.checkpoint_dir),

@@ -68,7 +68,7 @@ async def serve(
         identity = identified(records, node_id, gpus, choose_ports)
         if marker is None and (marker := held(identity.port_base)) is None:
             logger.warning("ports_shared", port_base=identity.port_base)  # in a later epoch they could be others
-        base = inherited(environ)
+        base = inherited(environ, node_id)
         processes = processes_of(data_dir, base, checkpoint_dir=checkpoint_dir, contain=contain)
         node = Node(records, identity, gpus, processes, clock=clock)
         timing = msgspec.convert(settings.model_dump(include=set(Timing.__struct_fields__)), Timing)

@@ -4,13 +4,14 @@ import asyncio
 import os
 import secrets
 import signal
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import nats.errors
 from nats.aio.client import Client, Server
+from nats.aio.msg import Msg
 
 from runtime.fault import Fault
 from runtime.logging import get_logger
@@ -76,6 +77,15 @@ class Connection(Client):
             if self._transport is not None:
                 self._transport.close()  # type: ignore[no-untyped-call] # of the client
 
+    async def request(self, *args: Any, **options: Any) -> Msg:
+        """See the client's. A cancellation that comes at the moment of the answer is not lost: the client swallows it."""
+        with _cancelled_for_sure():
+            return await super().request(*args, **options)
+
+    async def _flush_pending(self, force_flush: bool = False) -> Any:  # noqa: ANN401, FBT001, FBT002 - likewise
+        with _cancelled_for_sure():
+            return await super()._flush_pending(force_flush)
+
     async def flush(self, timeout: float = FLUSH_WITHIN_S) -> None:  # noqa: ASYNC109 - the client's own signature
         """What was published so far has reached the server. Raises `FlushTimeoutError`.
 
@@ -127,6 +137,18 @@ class Connection(Client):
 
     async def _on_reconnected(self) -> None:
         logger.info("nats_reconnected", name=self._called)
+
+
+@contextmanager
+def _cancelled_for_sure() -> Iterator[None]:
+    """Raises `CancelledError` at the end of the block if the task was cancelled in it, whatever became of that inside."""
+    task = asyncio.current_task()
+    before = task.cancelling() if task is not None else 0
+    try:
+        yield
+    finally:
+        if task is not None and task.cancelling() > before:
+            raise asyncio.CancelledError
 
 
 async def connect(

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from events.base import START, Position, Stretch
+from events.base import START, Position, Stretch, sequence_of
 from projections.cluster.snapshot import dump, load
 from projections.cluster.state import Cluster
 from runtime.clock import Clock
@@ -42,7 +42,10 @@ class Snapshots:
     def watch(self, cluster: Cluster, _stretch: Stretch) -> None:
         """Save the cluster when it is time to, and enough has happened."""
         now = self._clock.monotonic()
-        if now - self._saved_at < self._every_s or cluster.position - self._saved < EVENTS_MIN:
+        if (
+            now - self._saved_at < self._every_s
+            or sequence_of(cluster.position) - sequence_of(self._saved) < EVENTS_MIN
+        ):
             return
         self._saved_at, self._saved = now, cluster.position
         self._path.parent.mkdir(parents=True, exist_ok=True)

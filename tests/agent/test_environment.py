@@ -1,6 +1,7 @@
 """What ranks inherit."""
 
 from agent.environment import inherited
+from events.base import NodeId
 
 
 def test_ranks_inherit_what_a_login_shell_has_and_no_more() -> None:
@@ -16,4 +17,5 @@ def test_ranks_inherit_what_a_login_shell_has_and_no_more() -> None:
         "AWS_SECRET_ACCESS_KEY": "secret",
     }
 
-    assert inherited(environ) == {"PATH": "/usr/bin", "HOME": "/people/u", "LANG": "C.UTF-8", "LC_ALL": "C"}
+    kept = {"PATH": "/usr/bin", "HOME": "/people/u", "LANG": "C.UTF-8", "LC_ALL": "C"}
+    assert inherited(environ, NodeId("n1")) == kept | {"MUSTER_NODE_ID": "n1"}

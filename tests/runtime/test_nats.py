@@ -115,3 +115,18 @@ async def test_by_default_the_process_is_told_by_a_signal(nats_server: EmbeddedN
         await told.wait()
     asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
     assert threading.current_thread() is threading.main_thread()
+
+
+async def test_a_task_that_asks_without_end_is_cancelled_by_one_cancel(nats_connection: Connection) -> None:
+    """The client swallows a cancellation that comes with the answer, two times in three in a loop such as this."""
+
+    async def asking() -> None:
+        while True:
+            await nats_connection.request("$JS.API.INFO", b"")
+
+    for pause in range(40):
+        task = asyncio.create_task(asking())
+        await asyncio.sleep(pause % 8 * 0.000_5)
+        task.cancel()
+        done, _ = await asyncio.wait({task}, timeout=2)
+        assert done, "one cancel is enough"

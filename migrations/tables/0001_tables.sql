@@ -44,7 +44,7 @@ CREATE TABLE job_view (
     ended_at timestamptz,
     submitted bigint NOT NULL,
     position bigint NOT NULL
-) WITH (fillfactor = 70);
+) WITH (fillfactor = 50);
 CREATE UNIQUE INDEX job_view_newest ON job_view (submitted);
 CREATE INDEX job_view_of_team ON job_view (team, submitted);
 CREATE INDEX job_view_open ON job_view (submitted) WHERE ended_at IS NULL;
@@ -68,7 +68,7 @@ CREATE TABLE run_view (
     stopping_at timestamptz,
     ended_at timestamptz,
     position bigint NOT NULL
-) WITH (fillfactor = 70);
+) WITH (fillfactor = 50);
 CREATE INDEX run_view_of_job ON run_view (job_id, attempt);
 
 CREATE TABLE share_view (
@@ -88,7 +88,7 @@ CREATE TABLE share_view (
     released_at timestamptz,
     position bigint NOT NULL,
     PRIMARY KEY (run_id, node_id)
-) WITH (fillfactor = 70);
+) WITH (fillfactor = 50);
 
 CREATE TABLE node_view (
     node_id text COLLATE "C" PRIMARY KEY,
@@ -118,7 +118,7 @@ CREATE TABLE gpu_view (
     run_id text COLLATE "C",
     position bigint NOT NULL,
     PRIMARY KEY (node_id, slot)
-) WITH (fillfactor = 70);
+) WITH (fillfactor = 50);
 
 CREATE TABLE queue_view (
     team text COLLATE "C" PRIMARY KEY,

@@ -30,6 +30,9 @@ WRITE_LOCK: Final = "SELECT pg_advisory_lock(1, hashtext($1))"
 WRITE_UNLOCK: Final = "SELECT pg_advisory_unlock(1, hashtext($1))"
 ALONE: Final = "SELECT pg_try_advisory_lock($1)"
 NO_LONGER_ALONE: Final = "SELECT pg_advisory_unlock($1)"
+SESSION: Final = """
+SET synchronous_commit TO off; SET statement_timeout TO 0; SET plan_cache_mode TO force_custom_plan
+"""
 EXISTS: Final = "SELECT to_regnamespace($1) IS NOT NULL"
 MIGRATED: Final = "SELECT to_regclass('public._pogo_migration') IS NOT NULL"
 FORGET_MIGRATIONS: Final = "DELETE FROM public._pogo_migration WHERE schema_name = $1"
@@ -79,9 +82,11 @@ async def enter(conn: Connection, schema: str) -> None:
     """Until the connection goes back to its pool, names without a schema are found here, and rebuilds have their time.
 
     A commit does not wait for the disk: rows and position are lost together or not at all, and what a crash takes is
-    read from the log again. Nothing that anybody was promised depends on these tables.
+    read from the log again. Nothing that anybody was promised depends on these tables. Plans are made anew each time: one
+    made while a table was nearly empty would go on reading all of it when it has grown.
     """
-    await conn.execute(f'SET search_path TO "{schema}"; SET synchronous_commit TO off; SET statement_timeout TO 0')
+    await conn.execute(f'SET search_path TO "{schema}"')
+    await conn.execute(SESSION)
 
 
 @asynccontextmanager

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from events.base import Position
+from events.base import Position, position_of
 from events.head import LogFounded
 from events.log.memory import MemoryLog
 from projections.tables import event_index, job_view, projection_position, schema
@@ -73,6 +73,31 @@ async def test_a_swap_under_a_running_projector_leaves_no_gap(log: MemoryLog, po
     assert (await verify(log, pool)).differences == ()
     for gone in (schema.FRESH, schema.OLD, schema.SCRATCH):
         assert not await pool.fetchval(schema.EXISTS, gone)
+
+
+class Behind(MemoryLog):
+    """A log whose end is first said to be the end of long ago, as if all the rest had been written since."""
+
+    asked = 0
+
+    async def end(self) -> Position:
+        """The first record, twice; then the truth."""
+        self.asked += 1
+        return position_of(1, 1) if self.asked <= 2 else await super().end()
+
+
+async def test_new_tables_reach_as_far_as_the_old_ones(pool: Pool, clock: ManualClock) -> None:
+    """What was written while a rebuild caught up is in the new tables before anybody sees them."""
+    log = Behind("main", clock.now)
+    await log.append([LogFounded(at=clock.now(), log_id="log-1", cell="main")], after=Position(0))
+    end = await record(log, range(20), clock)
+    log.asked = 2
+    async with projecting(log, pool):
+        await Shown(pool).wait_for(end, 10)
+    log.asked = 0
+
+    assert (await rebuild(log, pool)).position == end
+    assert (await projection_position.shown(pool)).position == end
 
 
 async def test_rebuilt_tables_take_the_place_of_those_of_another_log(

@@ -7,6 +7,7 @@ processes; submissions and reports go through a gate in this process, since the 
 
 import argparse
 import asyncio
+import gc
 import json
 import os
 import platform
@@ -15,12 +16,15 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
 
+import uvloop
+
 from bench.cell import GPUS_PER_NODE, TEAM, Cell, join_nodes, open_cell, tables_at
 from events.ask import Accepted, Report, Submit
 from events.base import Position, TeamId
 from events.job import JobPlaced, JobSucceeded
 from events.node import EndReason, GpusReleased, ShareEnded, ShareStarted
 from runtime.clock import SystemClock
+from services.main.serve import COLLECT_EVERY
 
 SUBMIT_AT_ONCE = 1_000
 PARTS = (("control", "dispatcher"), ("projector",))
@@ -175,7 +179,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--times", type=int, default=200)
     options = parser.parse_args(argv)
     assert options.jobs <= options.nodes * GPUS_PER_NODE, "every job of the burst gets a GPU"
-    result = asyncio.run(measure(options))
+    gc.set_threshold(*COLLECT_EVERY)
+    result = uvloop.run(measure(options))
     if options.json:
         json.dump(result, sys.stdout, indent=2)
         return

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from events.base import GpuUuid, NodeEpoch, NodeId, Position
 from events.log.append import JetStreamLog
 from events.log.streams import StreamSettings
+from events.log.wire import WireReader
 from events.node import GpusFoundClean, NodeJoined
 from events.policy import PolicySet
 from runtime.clock import SystemClock
@@ -56,7 +57,10 @@ async def open_cell(*parts: tuple[str, ...]) -> AsyncIterator[Cell]:
         stack.callback(_end, children)
         connection: Connection = await connect(nats.login("gate"), name="bench")
         stack.push_async_callback(connection.close)
-        log = JetStreamLog(connection, source="bench")
+        login = nats.login("gate")
+        reader = WireReader(login.urls, user=login.user, password=login.password, inbox_prefix=login.inbox_prefix)
+        stack.callback(reader.close)
+        log = JetStreamLog(connection, source="bench", reader=reader)
         gate = await stack.enter_async_context(open_gate(log, CLOCK, waiting_max=100_000))
         yield Cell(gate, log, nats, postgres, children)
 

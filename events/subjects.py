@@ -35,7 +35,14 @@ def events_stream(chapter: int) -> str:
 
 def family_subject(event: Event) -> str:
     """Where an event belongs, below `muster.<cell>.ev.`; made of its own ids."""
-    return ".".join((event.family.name, *(getattr(event, token) for token in event.family.tokens)))
+    family = event.family
+    match family.tokens:  # spelled out: this is done twice for every event
+        case (one, two):
+            return f"{family.name}.{getattr(event, one)}.{getattr(event, two)}"
+        case (one,):
+            return f"{family.name}.{getattr(event, one)}"
+        case _:
+            return family.name
 
 
 class Subjects(NamedTuple):

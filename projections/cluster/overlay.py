@@ -129,6 +129,12 @@ class Lines(Generic[G, V]):
                 yield entry
         yield from came[index:]
 
+    def count_before(self, group: G, key: tuple[float, ...]) -> int:
+        """How many entries of a group come before `key`."""
+        came, gone = self._came.get(group), self._gone.get(group, ())
+        own = (came.bisect_left(key) if came is not None else 0) - sum(entry < key for entry in gone)
+        return own + (self._below.count_before(group, key) if self._below is not None else 0)
+
     def count(self, group: G) -> int:
         """How many entries a group has."""
         own = len(self._came.get(group, ())) - len(self._gone.get(group, ()))

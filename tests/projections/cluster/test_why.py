@@ -2,12 +2,16 @@
 
 from datetime import timedelta
 
+from hypothesis import given
+
 from events.ask import Why
 from events.base import JobId, NodeId
 from events.fleet import NodeSuspected
 from events.job import HoldCode
+from projections.cluster.state import JobState, NodeState
 from projections.cluster.why import BLOCKERS_MAX, explain
 from tests.clusters import World
+from tests.histories import History, histories
 
 
 def why(world: World, job_id: str, *, later_s: float = 0.0) -> Why:
@@ -147,3 +151,23 @@ def test_a_job_with_gpus_says_how_far_it_is() -> None:
         "stopping",
         "it is stopping (cancel); 1 of 2 nodes hold GPUs still",
     )
+
+
+@given(histories())
+def test_the_numbers_are_those_of_a_look_at_every_node_and_job(grown: History) -> None:
+    """Counts and buckets say the same, also on a fork."""
+    cluster = grown.cluster.fork()
+    nodes = list(cluster.nodes.values())
+    up = [node for node in nodes if node.state is NodeState.UP]
+    waiting = [job for job in cluster.jobs.values() if job.state is not JobState.PLACED]
+    for job in waiting:
+        why = explain(cluster, job.job_id, at=grown.at)
+        types = job.spec.gpu_types
+        mine = [node for node in up if not types or node.gpu_type in types]
+        assert why.have["gpus_free"] == sum(node.free.bit_count() for node in mine)
+        assert why.have["nodes_free_whole"] == sum(node.free.bit_count() == node.size > 0 for node in mine)
+        all_mine = [node for node in nodes if not types or node.gpu_type in types]
+        assert why.have["gpus_total"] == sum(node.size for node in all_mine)
+        assert why.have["nodes_unwell"] == len(all_mine) - len(mine)
+        in_line = [j for j in waiting if j.state is JobState.ADMITTED or j.not_before is None]
+        assert why.ahead == sum(other.key < job.key for other in in_line)

@@ -1,10 +1,6 @@
 """`Tables`: all tables of one schema, moved on by a stretch of the log at a time, with the position in one transaction."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
-from functools import partial
-from typing import Any, Final, Protocol
+from typing import Final
 
 import asyncpg
 
@@ -30,17 +26,6 @@ from runtime.postgres import Connection
 logger = get_logger(__name__)
 
 Parts = list[list[Recorded]]
-Fold = Callable[[Recorded], None]
-
-
-class Writable(Protocol):
-    """Rows that may have changed."""
-
-    async def write(self, conn: Connection) -> None:
-        """The table has every row that changed."""
-        ...
-
-
 # What PostgreSQL, or the way to it, says of a value that no column can hold.
 UNFIT: Final = (
     asyncpg.DataError,
@@ -99,9 +84,8 @@ class Tables:
                     return True
                 parts = _parts(stretch)
                 await self._load(conn, parts)
-                await self._fold_and_write(conn, parts)
-                await event_index.write(conn, stretch)
-                await unreadable.write(conn, stretch)
+                self._fold(parts)
+                await self._write(conn, stretch)
                 reached = _reached(stored, stretch)
                 await projection_position.write(conn, reached)
         except BaseException:
@@ -132,29 +116,26 @@ class Tables:
         await self._nodes.load(conn, node_view.keys(nodes))
         await self._gpus.load(conn, gpu_view.keys(gpus))
 
-    async def _fold_and_write(self, conn: Connection, parts: Parts) -> None:
-        """All rows that change have changed, also in the tables: each is folded while the server writes the one before.
-
-        None looks at another, but for the queues, which count what moved among the jobs.
-        """
-        jobs, *others = parts
+    def _fold(self, parts: Parts) -> None:
+        """Table by table: none looks at another, but for the queues, which count what moved among the jobs."""
+        jobs, runs, shares, nodes, gpus = parts
         for recorded in jobs:
             if (moved := job_view.fold(self._jobs, recorded)) is not None:
                 queue_view.fold(self._queues, moved, recorded.position)
-        before: Writable = self._jobs
-        folds: tuple[tuple[Fold, Writable], ...] = (
-            (partial(run_view.fold, self._runs), self._runs),
-            (partial(share_view.fold, self._shares), self._shares),
-            (partial(node_view.fold, self._nodes), self._nodes),
-            (partial(gpu_view.fold, self._gpus), self._gpus),
-        )
-        for (fold, table), records in zip(folds, others, strict=True):
-            async with _meanwhile(before.write(conn)):
-                for recorded in records:
-                    fold(recorded)
-            before = table
-        await before.write(conn)
-        await self._queues.write(conn)
+        for recorded in runs:
+            run_view.fold(self._runs, recorded)
+        for recorded in shares:
+            share_view.fold(self._shares, recorded)
+        for recorded in nodes:
+            node_view.fold(self._nodes, recorded)
+        for recorded in gpus:
+            gpu_view.fold(self._gpus, recorded)
+
+    async def _write(self, conn: Connection, stretch: Stretch) -> None:
+        for table in (self._jobs, self._queues, self._runs, self._shares, self._nodes, self._gpus):
+            await table.write(conn)
+        await event_index.write(conn, stretch)
+        await unreadable.write(conn, stretch)
 
     async def _park(self, conn: Connection, recorded: Recorded, error: Exception) -> bool:
         """The record is named in `unreadable` and changes nothing else: it must not stop all that follow it."""
@@ -172,20 +153,6 @@ class Tables:
         for rows in (self._jobs, self._runs, self._shares, self._nodes, self._gpus, self._queues):
             rows.forget()
         self.reached = Reached()
-
-
-@asynccontextmanager
-async def _meanwhile(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """The work has been begun, and has ended when this is left; what is done within takes the time that it waits."""
-    task = asyncio.create_task(work)
-    try:
-        await asyncio.sleep(0)  # now it has been begun
-        yield
-    except BaseException:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        raise
-    await task
 
 
 def _parts(stretch: Stretch) -> Parts:

@@ -54,7 +54,7 @@ fmt: setup ## put all files into the one format, and mend what lint can mend
 	@$(BIN)/ruff check --quiet --fix-only .
 	@$(BIN)/ruff format --quiet .
 
-bench: setup ## measure; BENCH="append fold" picks some
+bench: setup ## measure; BENCH="decide burst" picks some
 	@exec $(BIN)/python -I -m bench $(BENCH)
 
 docs: setup ## write docs/events.md, docs/asyncapi.json and the schemas anew, from the types

@@ -1,0 +1,30 @@
+"""`python -m bench [NAME…]`: the measurements, each in a process of its own; all of them when none is named."""
+
+import subprocess
+import sys
+from typing import Final
+
+BENCHES: Final = {
+    "log": "append and follow, one server, fsync on every append",
+    "decide": "rounds, placement, why and the fold, from memory",
+    "project": "the log into the tables: live, rebuild, verify",
+    "burst": "end to end as events: a burst, the whole life of short jobs, the idle latency",
+    "agent": "short jobs as real processes through one agent",
+}
+
+
+def main(names: list[str]) -> int:
+    """The exit code: 0 when every measurement ran; 2 for a name that is none."""
+    if unknown := [name for name in names if name not in BENCHES]:
+        sys.stderr.write(f"bench: no such measurement: {', '.join(unknown)}; there are {', '.join(BENCHES)}\n")
+        return 2
+    failed = 0
+    for name in names or BENCHES:
+        sys.stdout.write(f"\n== {name}: {BENCHES[name]}\n")
+        sys.stdout.flush()
+        failed |= subprocess.run([sys.executable, "-I", "-m", f"bench.{name}"], check=False).returncode
+    return int(bool(failed))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -11,7 +11,8 @@ TeamId = NewType("TeamId", str)
 NodeId = NewType("NodeId", str)
 GpuUuid = NewType("GpuUuid", str)
 # The limits hold where bytes are read: a mask of no slots, or of negative ones, never gets in.
-SlotMask = NewType("SlotMask", Annotated[int, msgspec.Meta(gt=0, le=(1 << 63) - 1)])  # bit n is slot n
+SLOTS_MAX: Final = 63  # of one node: the bits of a mask that is a signed number of 64
+SlotMask = NewType("SlotMask", Annotated[int, msgspec.Meta(gt=0, le=(1 << SLOTS_MAX) - 1)])  # bit n is slot n
 Position = NewType(
     "Position", Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 )  # chapter * 2**40 + sequence: sortable, from 0

@@ -12,6 +12,7 @@ from events.base import (
     FLEET,
     HEAD,
     JOB,
+    SLOTS_MAX,
     START,
     JobId,
     NodeId,
@@ -264,7 +265,12 @@ def _joined(books: Books, recorded: Recorded, e: NodeJoined) -> None:
     node = books.nodes.setdefault(e.node_id, _Node())
     _forget_life(books, e.node_id, node)
     node.epoch, node.alive, node.gpu_type, node.pool = recorded.position, True, e.gpu_type, 0
-    node.uuids += [uuid for uuid in dict.fromkeys(e.gpu_uuids) if uuid not in node.uuids]
+    reused = [slot for slot, uuid in enumerate(node.uuids) if uuid not in e.gpu_uuids]
+    for uuid in [uuid for uuid in dict.fromkeys(e.gpu_uuids) if uuid not in node.uuids]:
+        if len(node.uuids) < SLOTS_MAX:
+            node.uuids.append(uuid)
+        elif reused:
+            node.uuids[reused.pop(0)] = uuid
     gone = {(e.node_id, slot) for slot, uuid in enumerate(node.uuids) if uuid not in e.gpu_uuids}
     for slots in books.haunted.values():
         slots.difference_update(gone)  # a GPU that the node has no more holds nothing

@@ -172,8 +172,6 @@ def _ended(
 
 def _joined(cluster: Cluster, e: NodeJoined, recorded: Recorded) -> None:
     before = cluster.node(e.node_id)
-    known = set(before.uuids)
-    uuids = before.uuids + tuple(uuid for uuid in dict.fromkeys(e.gpu_uuids) if uuid not in known)
     node = Node(
         node_id=e.node_id,
         epoch=NodeEpoch(recorded.position),
@@ -182,7 +180,7 @@ def _joined(cluster: Cluster, e: NodeJoined, recorded: Recorded) -> None:
         gpu_type=e.gpu_type,
         address=e.address,
         port_base=e.port_base,
-        uuids=uuids,
+        uuids=before.numbered(e.gpu_uuids),
         owed={**before.owed, **before.held},
     )
     put_node(cluster, replace(node, present=node.mask(e.gpu_uuids)))

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from events.base import (
+    SLOTS_MAX,
     START,
     GpuUuid,
     JobId,
@@ -79,6 +80,22 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     def size(self) -> int:
         """GPUs that the node has."""
         return self.present.bit_count()
+
+    def numbered(self, uuids: tuple[GpuUuid, ...]) -> tuple[GpuUuid, ...]:
+        """The GPUs by slot once these are in the node: a known one keeps its own, a new one gets the next never used.
+
+        When all are used up, as where each boot brings other GPUs, it gets that of one that is gone.
+        """
+        slots, known = list(self.uuids), set(self.uuids)
+        gone = (slot for slot, uuid in enumerate(self.uuids) if uuid not in uuids)
+        for uuid in dict.fromkeys(uuids):
+            if uuid in known:
+                continue
+            if len(slots) < SLOTS_MAX:
+                slots.append(uuid)
+            elif (slot := next(gone, None)) is not None:
+                slots[slot] = uuid
+        return tuple(slots)
 
     def mask(self, uuids: tuple[GpuUuid, ...]) -> Slots:
         """The slots of some GPUs; those never seen here have none."""

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from events.base import GpuUuid, NodeEpoch, NodeId, Position, Recorded, RunId
+from events.base import SLOTS_MAX, GpuUuid, NodeEpoch, NodeId, Position, Recorded, RunId
 from events.fleet import NodeLost
 from events.job import JobPlaced
 from events.node import GpusFoundClean, GpusReleased, NodeJoined
@@ -20,7 +20,7 @@ FROM gpu_view WHERE node_id = ANY($1) ORDER BY node_id, slot
 WRITE: Final = """
 INSERT INTO gpu_view SELECT * FROM json_populate_recordset(NULL::gpu_view, $1::json)
 ON CONFLICT (node_id, slot) DO UPDATE SET
-    epoch = excluded.epoch, gpu_type = excluded.gpu_type, state = excluded.state, run_id = excluded.run_id,
+    epoch = excluded.epoch, uuid = excluded.uuid, gpu_type = excluded.gpu_type, state = excluded.state, run_id = excluded.run_id,
     position = excluded.position
 """
 OF_NODE: Final = """
@@ -159,16 +159,23 @@ def _become(gpus: Gpus, row: GpuRow, state: GpuState, position: Position) -> Non
 
 
 def _join(gpus: Gpus, event: NodeJoined, position: Position) -> None:
-    """A known GPU keeps its slot, a new one gets the next number never used; all are out of the pool."""
+    """A known GPU keeps its slot, a new one gets the next number never used; all are out of the pool.
+
+    When all numbers are used up, a new one gets that of one that is gone.
+    """
     rows = gpus.of(event.node_id)
     uuids = list(dict.fromkeys(event.gpu_uuids))
     known = {row.uuid for row in rows}
     kind = event.gpu_type
-    for uuid in uuids:
-        if uuid not in known:
-            known.add(uuid)
-            rows.append(GpuRow(event.node_id, len(rows), NodeEpoch(0), uuid, kind, GpuState.UNCLEAN, None, position))
     present = set(uuids)
+    gone = (row for row in list(rows) if row.uuid not in present)
+    for uuid in uuids:
+        if uuid in known:
+            continue
+        if len(rows) < SLOTS_MAX:
+            rows.append(GpuRow(event.node_id, len(rows), NodeEpoch(0), uuid, kind, GpuState.UNCLEAN, None, position))
+        elif (row := next(gone, None)) is not None:
+            row.uuid = uuid
     for row in rows:
         row.epoch = NodeEpoch(position)
         if row.uuid in present:

@@ -5,13 +5,12 @@ from typing import Final
 import msgspec
 
 from events.ask import AgentReport, RefusalCode, Refused, Report
-from events.base import NodeId
+from events.base import SLOTS_MAX, NodeId
 from events.codec import type_of
 from events.node import GpusFoundClean, GpusReleased, NodeJoined, ShareEnded, ShareStarted
 from services.gate.names import name_problem, shown
 
 REPORTS_MAX: Final = 1_000  # in one message
-GPUS_MAX: Final = 64  # of one node, at a time
 TEXT_MAX: Final = 500
 LABELS_MAX: Final = 64
 PORT_MAX: Final = 65_535
@@ -83,8 +82,8 @@ def _problem_of_joining(joined: NodeJoined, instance: str) -> str:
 
 
 def _problem_of_gpus(uuids: tuple[str, ...]) -> str:
-    if len(uuids) > GPUS_MAX:
-        return f"gpu_uuids: are {len(uuids)}, {GPUS_MAX} is the most"
+    if len(uuids) > SLOTS_MAX:
+        return f"gpu_uuids: are {len(uuids)}, {SLOTS_MAX} is the most"
     if len(set(uuids)) != len(uuids):
         return "gpu_uuids: one is named twice"
     if any(not 1 <= len(uuid) <= TEXT_MAX for uuid in uuids):

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from events.base import (
+    SLOTS_MAX,
     Event,
     GpuUuid,
     JobId,
@@ -21,9 +22,11 @@ from events.base import (
     TeamId,
     Unreadable,
 )
+from events.codec import Codec, Stamp
 from events.fleet import NodeLost, NodeRecovered, NodeSuspected
 from events.job import JobCancelRequested, JobPlaced, NodeShare, OnLost, RunStopping, StopCause
 from events.node import EndReason, GpusFoundClean, GpusReleased, NodeJoined, ShareEnded, ShareStarted
+from events.subjects import family_subject
 from projections.cluster.evolve import evolve
 from projections.cluster.snapshot import dump
 from projections.cluster.state import Cluster, Failure, NodeState
@@ -176,6 +179,34 @@ def test_a_slot_is_a_gpus_for_ever() -> None:
 
     joined(world, "n1-0", "new", "newer")
     assert world.cluster.nodes[node_id].free == 0b11001
+
+
+def test_a_node_may_bring_other_gpus_at_each_boot() -> None:
+    """When all numbers are used up, those of GPUs that are gone are given again: what is decided can still be read."""
+    world = World()
+    for boot in range(20):
+        joined(world, *(f"{boot}-{number}" for number in range(8)))
+        job = world.submit(f"job{boot}", 8)
+        world.rounds()
+        assert world.placed[job] == [("n1", 8)]
+        world.start(job)
+        world.end(job)
+        world.release(job)
+        world.rounds()
+    node = world.cluster.nodes[NodeId("n1")]
+    assert (len(node.uuids), len(set(node.uuids)), node.size) == (SLOTS_MAX, SLOTS_MAX, 8)
+    codec = Codec()
+    for event in (record.event for record in world.records):
+        read, _ = codec.decode(family_subject(event), codec.encode(event, Stamp("id")))
+        assert type(read) is type(event)
+    world.assert_sound()
+
+
+def test_more_gpus_than_slots_are_left_out() -> None:
+    """The gate refuses such a node; whatever the log says of one, no mask ever goes beyond what can be read."""
+    world = World({"n1": SLOTS_MAX + 2})
+    node = world.cluster.nodes[NodeId("n1")]
+    assert (node.size, node.free) == (SLOTS_MAX, (1 << SLOTS_MAX) - 1)
 
 
 @given(histories())

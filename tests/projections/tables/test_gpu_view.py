@@ -8,7 +8,7 @@ from events.job import JobPlaced, NodeShare
 from events.node import GpusFoundClean, GpusReleased, NodeJoined
 from projections.tables import gpu_view, schema
 from runtime.postgres import Pool
-from tests.histories import BEGIN
+from tests.histories import BEGIN, fold
 from tests.projections.tables.written import fill, recorded
 
 NODE: dict[str, Any] = {"at": BEGIN, "node_id": NodeId("n1")}
@@ -75,3 +75,15 @@ async def test_a_slot_stays_its_gpus_own(pool: Pool) -> None:
 
     assert [(gpu.slot, gpu.uuid) for gpu in gpus] == [(0, "a"), (1, "b"), (2, "c")]
     assert {gpu.position for gpu in gpus} == {Position(SECOND), position_of(1, 4)}
+
+
+async def test_slots_are_those_of_the_fold_also_when_all_numbers_are_used_up(pool: Pool) -> None:
+    """A node that brings other GPUs at each boot: row by row, the slots that the deciders give away."""
+    records = recorded([joined(tuple(GpuUuid(f"{boot}-{n}") for n in range(8))) for boot in range(20)])
+    node = fold(records).nodes[NodeId("n1")]
+    async with pool.acquire() as conn:
+        await fill(conn, schema.LIVE, [records[:10], records[10:]])
+        gpus = await gpu_view.gpus_of(conn, NodeId("n1"))
+
+    assert [gpu.uuid for gpu in gpus] == list(node.uuids)
+    assert [gpu.state for gpu in gpus] == ["unclean" if node.present >> gpu.slot & 1 else "absent" for gpu in gpus]

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from events.ask import Accepted, AgentReport, Answer, Cancel, RefusalCode, Refused, Report, Submit
 from events.base import (
@@ -349,6 +350,7 @@ RUN = RunId("jaaaaaaaaaaaaa-1")
         (NODE, report(), RefusalCode.INVALID),
         (NODE, report(*[joined()] * 1_001), RefusalCode.INVALID),
         (NODE, report(joined(), instance=""), RefusalCode.INVALID),
+        (NODE, report(replace(joined(), gpu_uuids=tuple(GpuUuid(f"g{n}") for n in range(64)))), RefusalCode.INVALID),
         (NodeId("a.b"), report(joined(NodeId("a.b"))), RefusalCode.INVALID),
         (
             NODE,

@@ -4,10 +4,20 @@ The ranks of a gang meet on the node of its first share, at the port of that sha
 alone, so no two runs of a node ever meet at one port.
 """
 
+from typing import Final
+
+import msgspec
+
 from events.base import NodeId, RunId, SlotMask
 from events.desired import Desired, DesiredShare, Order
 from events.job import JobSpec, Ranks
 from projections.cluster.state import Cluster, Node, NodeState, Run
+
+VALUE_BYTES_MAX: Final = (1 << 20) - 4_096  # with its headers it still fits into one message
+SHARE_BYTES_MAX: Final = 80 * 1_024  # with a spec as large as the gate takes one
+KNOWN: Final = JobSpec(name="", command=(), gpus=0)  # in place of a spec that the agent has, or has no use for
+
+_encoder = msgspec.json.Encoder()
 
 
 def desired(cluster: Cluster, node_id: NodeId) -> Desired:
@@ -21,6 +31,31 @@ def desired(cluster: Cluster, node_id: NodeId) -> Desired:
         lost=node.state is NodeState.LOST,
         shares=tuple(_share(cluster, node, run_id) for run_id in sorted(node.held)),
     )
+
+
+def fitted(cluster: Cluster, whole: Desired) -> Desired:
+    """`whole`, if one message holds it; else as much of it as one does.
+
+    Left out are first the specs of shares that have started or are to stop. If it is too much still, the shares that
+    were placed last are left out: they come when others have started.
+    """
+    if len(whole.shares) * SHARE_BYTES_MAX <= VALUE_BYTES_MAX or len(_encoder.encode(whole)) <= VALUE_BYTES_MAX:
+        return whole
+    shares = [_without_needless(cluster, whole.node_id, share) for share in whole.shares]
+    left = VALUE_BYTES_MAX - len(_encoder.encode(msgspec.structs.replace(whole, shares=())))
+    kept: set[RunId] = set()
+    for share in sorted(shares, key=lambda share: (share.spec is not KNOWN, cluster.runs[share.run_id].placed)):
+        left -= len(_encoder.encode(share)) + 1
+        if left < 0:
+            break
+        kept.add(share.run_id)
+    return msgspec.structs.replace(whole, shares=tuple(share for share in shares if share.run_id in kept))
+
+
+def _without_needless(cluster: Cluster, node_id: NodeId, share: DesiredShare) -> DesiredShare:
+    run = cluster.runs[share.run_id]
+    needless = share.order is Order.STOP or run.started & run.bit(node_id)
+    return msgspec.structs.replace(share, spec=KNOWN) if needless else share
 
 
 def _share(cluster: Cluster, node: Node, run_id: RunId) -> DesiredShare:

@@ -9,7 +9,7 @@ import msgspec
 from events.base import START, NodeId, Position, Stretch
 from events.desired import Desired
 from events.subjects import Subjects
-from projections.cluster.desired import desired
+from projections.cluster.desired import desired, fitted
 from projections.cluster.state import Cluster
 from runtime.fault import Fault
 from runtime.last_values import LastValues
@@ -42,6 +42,7 @@ class Dispatcher:
         self._active = active
         self._known: dict[NodeId, Known] = {}
         self._due: dict[NodeId, Position] = {}  # to be compared, and where the log last touched them
+        self._crowded: set[NodeId] = set()  # told less than all, since one message does not hold it
         self._cluster: Cluster | None = None
         self._woken = asyncio.Event()
 
@@ -49,7 +50,7 @@ class Dispatcher:
         """Note what a stretch touched, after it was folded."""
         self._cluster = cluster
         for recorded in stretch:
-            for node_id in touched(cluster, (recorded,)):
+            for node_id in touched(cluster, (recorded,), self._crowded):
                 self._due[node_id] = recorded.position
                 self._woken.set()
 
@@ -95,7 +96,7 @@ class Dispatcher:
         try:
             known = self._known.get(node_id) or await self._read(subject)
             self._known[node_id] = known
-            wanted = desired(self._cluster, node_id)
+            wanted = self._wanted(self._cluster, node_id)
             if known.desired is not None and known.desired.as_of > wanted.as_of:
                 return True  # another dispatcher has read further
             if known.desired is not None and known.desired.as_of >= touched_at and _same(known.desired, wanted):
@@ -110,6 +111,15 @@ class Dispatcher:
             return False
         self._known[node_id] = Known(sequence, wanted)
         return True
+
+    def _wanted(self, cluster: Cluster, node_id: NodeId) -> Desired:
+        whole = desired(cluster, node_id)
+        wanted = fitted(cluster, whole)
+        if wanted is whole:
+            self._crowded.discard(node_id)
+        else:
+            self._crowded.add(node_id)
+        return wanted
 
     async def _read(self, subject: str) -> Known:
         stored = await self._values.get(subject)

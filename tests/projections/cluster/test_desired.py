@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 from hypothesis import given
 
 from events.base import GpuUuid, NodeId, SlotMask
@@ -9,7 +10,7 @@ from events.desired import Order
 from events.fleet import NodeLost
 from events.job import Ranks, StopCause
 from events.node import GpusFoundClean, GpusReleased, NodeJoined
-from projections.cluster.desired import desired
+from projections.cluster.desired import KNOWN, VALUE_BYTES_MAX, desired, fitted
 from projections.cluster.state import NodeState
 from tests.clusters import World
 from tests.histories import History, histories
@@ -128,3 +129,50 @@ def _clean(world: World, name: str, *uuids: str) -> GpusFoundClean:
     return GpusFoundClean(
         at=world.at, node_id=node.node_id, node_epoch=node.epoch, gpu_uuids=tuple(map(GpuUuid, uuids))
     )
+
+
+def test_what_one_message_does_not_hold_is_told_bit_by_bit() -> None:
+    """Forty jobs with large specs on one node: the oldest are told first, the next when those have started."""
+    world, n1 = World({"n1": 40}), NodeId("n1")
+    jobs = [world.submit(f"job{number:02}", 1, env={"LARGE": "x" * 60_000}) for number in range(40)]
+    world.rounds()
+    waiting, turns = list(jobs), 0
+    before: set[str] = set()
+    while waiting:
+        turns += 1
+        told = fitted(world.cluster, desired(world.cluster, n1))
+        assert len(msgspec.json.encode(told)) <= VALUE_BYTES_MAX
+        fresh = [share for share in told.shares if share.spec is not KNOWN]
+        assert [share.job_id for share in fresh] == waiting[: len(fresh)]
+        assert fresh
+        assert before <= {share.run_id for share in told.shares}, "what was told once is told until it is released"
+        before = {share.run_id for share in told.shares}
+        for share in fresh:
+            world.start(share.job_id)
+            waiting.remove(share.job_id)
+    assert turns == 3
+    whole = desired(world.cluster, n1)
+    assert [share.run_id for share in fitted(world.cluster, whole).shares] == [share.run_id for share in whole.shares]
+
+
+def test_an_order_to_stop_finds_room_in_a_crowded_message() -> None:
+    """A node that is full of large specs still hears of a cancel."""
+    world, n1 = World({"n1": 20}), NodeId("n1")
+    jobs = [world.submit(f"job{number:02}", 1, env={"LARGE": "x" * 60_000}) for number in range(20)]
+    world.rounds()
+    world.cancel(jobs[-1])
+    world.rounds()
+    told = fitted(world.cluster, desired(world.cluster, n1))
+    assert {share.job_id for share in told.shares if share.order is Order.STOP} == {jobs[-1]}
+    assert len(told.shares) < 20
+
+
+def test_what_fits_is_told_as_it_is() -> None:
+    """Nothing is left out of it."""
+    world = World({"n1": 63})
+    for number in range(63):
+        world.submit(f"job{number}", 1)
+    world.rounds()
+    whole = desired(world.cluster, NodeId("n1"))
+    assert len(whole.shares) == 63
+    assert fitted(world.cluster, whole) is whole

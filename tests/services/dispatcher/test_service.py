@@ -21,7 +21,7 @@ from runtime.nats import Connection
 from runtime.stored_messages import read_page
 from services.dispatcher.service import Dispatcher
 from tests.clusters import World
-from tests.fixtures.waiting import until
+from tests.fixtures.waiting import LOOK_EVERY_S, until
 from tests.histories import History, history
 
 SUBJECTS = Subjects()
@@ -316,3 +316,24 @@ async def test_a_server_that_goes_and_comes_back_loses_nothing(
         await nats_server.start()
         await until(lambda: connection.is_connected)
         await settled(connection, world.cluster)
+
+
+async def test_a_node_with_more_to_do_than_one_message_holds_is_told_all_of_it(connection: Connection) -> None:
+    """What was left out at first comes when what was told has started."""
+    world, following = World({"n1": 24}), Following(connection)
+    for number in range(24):
+        world.submit(f"job{number:02}", 1, env={"LARGE": "x" * 60_000})
+    world.rounds()
+    async with following.running():
+        following.follow(world)
+        while not (told := await stored(connection)):
+            await asyncio.sleep(LOOK_EVERY_S)
+        (first,) = told
+        assert 0 < len(first.shares) < 24
+        for share in first.shares:
+            world.start(share.job_id)
+        following.follow(world)
+        while len(told) == 1:
+            await asyncio.sleep(LOOK_EVERY_S)
+            told = await stored(connection)
+    assert len(told[-1].shares) == 24

@@ -21,7 +21,7 @@ from runtime.nats import Connection
 from runtime.stored_messages import read_page
 from services.dispatcher.service import Dispatcher
 from tests.clusters import World
-from tests.fixtures.waiting import LOOK_EVERY_S, until
+from tests.fixtures.waiting import until
 from tests.histories import History, history
 
 SUBJECTS = Subjects()
@@ -35,6 +35,7 @@ class Counted(LastValues):
         super().__init__(connection, DESIRED_STREAM)
         self.got: list[str] = []
         self.put_on: list[str] = []
+        self.done = 0  # writes that were answered
         self.open = asyncio.Event()  # closed: a write waits before it is sent
         self.open.set()
 
@@ -47,7 +48,9 @@ class Counted(LastValues):
         """See `LastValues`."""
         await self.open.wait()
         self.put_on.append(subject)
-        return await super().put(subject, payload, after=after)
+        sequence = await super().put(subject, payload, after=after)
+        self.done += 1
+        return sequence
 
 
 class Following:
@@ -326,14 +329,11 @@ async def test_a_node_with_more_to_do_than_one_message_holds_is_told_all_of_it(c
     world.rounds()
     async with following.running():
         following.follow(world)
-        while not (told := await stored(connection)):
-            await asyncio.sleep(LOOK_EVERY_S)
-        (first,) = told
+        await until(lambda: following.values.done == 1)
+        (first,) = await stored(connection)
         assert 0 < len(first.shares) < 24
         for share in first.shares:
             world.start(share.job_id)
         following.follow(world)
-        while len(told) == 1:
-            await asyncio.sleep(LOOK_EVERY_S)
-            told = await stored(connection)
-    assert len(told[-1].shares) == 24
+        await until(lambda: following.values.done == 2)
+    assert len((await stored(connection))[-1].shares) == 24

@@ -209,21 +209,31 @@ class Node:
 def identified(records: Records, node_id: NodeId, gpus: Gpus, choose_ports: Callable[[], int]) -> Identity:
     """Who this agent is. Within one boot and with the same GPUs it goes on with its epoch; else it has none yet.
 
-    Raises `Fault` when the data directory belongs to another node.
+    On another machine, in another boot or in a copy of the data directory it is another agent: then two that began with
+    the same files are told apart, and the newer one counts. Raises `Fault` when the data directory belongs to another node.
     """
     identity = records.identity()
     if identity is None:
-        identity = Identity(node_id=node_id, instance=secrets.token_hex(8), port_base=choose_ports())
+        identity = Identity(node_id=node_id, instance=_new_instance(), port_base=choose_ports())
     if identity.node_id != node_id:
         raise Fault(
             "node_mistaken",
             f"{records.data_dir} belongs to node {identity.node_id!r}, not {node_id!r}.",
             "Give each node a data directory of its own.",
         )
+    here = (identity.boot_id or procfs.boot_id(), identity.folder or records.folder)
+    if here != (procfs.boot_id(), records.folder):
+        logger.info("identity_renewed", node_id=node_id, before=identity.instance)
+        identity = replace(identity, instance=_new_instance(), boot_id="")
     if (identity.boot_id, identity.gpu_uuids) != (procfs.boot_id(), tuple(gpus.uuids)):
         identity = replace(identity, epoch=NodeEpoch(0), boot_id="", gpu_uuids=(), pooled=())
+    identity = replace(identity, folder=records.folder)
     records.keep_identity(identity)
     return identity
+
+
+def _new_instance() -> str:
+    return secrets.token_hex(8)
 
 
 def host_name() -> str:

@@ -28,8 +28,9 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     """Who this agent is, and which life of the node it is in."""
 
     node_id: NodeId
-    instance: str  # made with the data directory
+    instance: str  # made with the data directory, and anew at each boot
     port_base: int
+    folder: int = 0  # which data directory that is: a copy is another; 0: not noted
     boot_id: str = ""  # of the life below
     gpu_uuids: tuple[GpuUuid, ...] = ()  # likewise
     epoch: NodeEpoch = NodeEpoch(0)  # 0: not made known yet
@@ -111,6 +112,11 @@ class Records:
         self.runs: dict[RunId, RunRecord] = {}
         self.as_of = Position(int(_read(self.data_dir / "as_of") or b"0"))
         self._load()
+
+    @property
+    def folder(self) -> int:
+        """What tells the data directory from a copy of it."""
+        return self.data_dir.stat().st_ino
 
     def identity(self) -> Identity | None:
         """Who this agent is; None at its first start."""

@@ -178,11 +178,18 @@ class FolderLock:
         self._file: IO[str] | None = None
 
     def take(self) -> None:
-        """The folder is ours, if it was not yet. Raises `Fault` if another living process has it."""
+        """The folder is ours, if it was not yet. Raises `Fault` if another living process has it, or none can."""
         if self._file is not None:
             return
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        file = self._path.open("a+")
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            file = self._path.open("a+")
+        except OSError as error:
+            raise Fault(
+                "folder_unusable",
+                f"{self._path.parent} cannot be used: {error.strerror}.",
+                "Choose a folder that can be made and written to.",
+            ) from error
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as held:

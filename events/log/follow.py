@@ -73,6 +73,7 @@ class LogReader:
                 contiguous(sequence, raws)
                 sequence += len(raws)
                 reading = asyncio.create_task(self._read_on(sequence))
+                await asyncio.sleep(0)  # it asks now: the server reads while we decode
                 stretch = self._stretch(raws, at)
                 at = stretch[-1].at
                 yield stretch

@@ -229,11 +229,19 @@ def _shown(row: job_view.Job, position: Position, *, answered: bool) -> WhyAnswe
 def _sentence(row: job_view.Job) -> str:
     """What became of a job, in a sentence."""
     if row.ended_at is not None:
-        cause = f": {row.cause.replace('_', ' ')}" if row.cause and row.state != JobState.SUCCEEDED else ""
+        cause = f": {_cause(row)}" if _cause(row) else ""
         code = f", exit code {row.exit_code}" if row.exit_code else ""
         node = f", on {row.failed_node}" if row.failed_node else ""
-        return f"It {row.state.replace('_', ' ')} at {row.ended_at:%Y-%m-%d %H:%M:%S} UTC{cause}{code}{node}."
+        was = "was " if row.state in {JobState.CANCELLED, JobState.REJECTED} else ""
+        return f"It {was}{row.state.replace('_', ' ')} at {row.ended_at:%Y-%m-%d %H:%M:%S} UTC{cause}{code}{node}."
     return f"It waits: {row.hold_code.replace('_', ' ')}." if row.hold_code else f"It is {row.state}."
+
+
+def _cause(row: job_view.Job) -> str:
+    """Why it did not succeed; of a cancelled job what its user said, if anything."""
+    if row.state == JobState.CANCELLED:
+        return row.cancel_reason or ""
+    return row.cause.replace("_", " ") if row.cause and row.state != JobState.SUCCEEDED else ""
 
 
 def _before(cursor: str | None) -> Position:

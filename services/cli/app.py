@@ -15,6 +15,7 @@ app = typer.Typer(
     name="muster",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",  # or lines break where those of the docstring do
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=EXIT_CODES,
 )

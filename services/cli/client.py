@@ -139,10 +139,11 @@ def refusal(status: int, document: Mapping[str, Any], thing: str) -> Failure:
     message = str(document.get("detail") or f"the server answered {status}")
     if job_id := document.get("job_id"):
         message = f"{message} (job {job_id})" if str(job_id) not in message else message
+    hint = "muster jobs --all lists the jobs" if code == "not_found" else str(document.get("hint") or "")
     exit_code = {404: ExitCode.NOT_FOUND, 504: ExitCode.TIMEOUT}.get(status, ExitCode.REFUSED)
     if status in {429, 502, 503}:
         exit_code = ExitCode.UNREACHABLE
-    return Refusal(thing, message, hint=str(document.get("hint") or ""), code=exit_code, named=code)
+    return Refusal(thing, message, hint=hint, code=exit_code, named=code)
 
 
 class Refusal(Failure):

@@ -21,7 +21,7 @@ AWAY: Final = (ExitCode.UNREACHABLE, ExitCode.TIMEOUT)  # of one answer: servers
 def wait_for(
     client: Client, job_id: str, *, since: int = 0, timeout_s: float | None = None, tell: bool = False
 ) -> dict[str, Any]:
-    """The job's document once it has ended. With `tell`, each change of its state is on stderr.
+    """The job's document once it has ended. With `tell`, each state on the way is on stderr.
 
     `since` is a position that the answers must not be older than: of the submit, so that the job is known.
 
@@ -49,8 +49,8 @@ def wait_for(
 
 def _tell(job: dict[str, Any], told: str) -> str:
     state, code = str(job["state"]), str(job.get("hold_code") or "")
-    line = f"{state} ({code})" if code and state not in TERMINAL else state
-    if line != told:
+    line = f"{state} ({code.replace('_', ' ')})" if code else state
+    if line != told and state not in TERMINAL:  # how it ended is for the caller to say
         say(f"{job['job_id']}: {line}")
     return line
 
@@ -70,8 +70,10 @@ def say_end(job: dict[str, Any]) -> None:
         say(f"{job_id}: succeeded")
         return
     code = int(job.get("exit_code") or 0)
-    cause = job["message"] or job["reason"]
-    details = ", ".join(part for part in (f"exit code {code}" if code else "", str(cause).replace("_", " ")) if part)
+    cause = job.get("cancel_reason") if state == "cancelled" else job["message"] or job["reason"]
+    details = ", ".join(
+        part for part in (f"exit code {code}" if code else "", str(cause or "").replace("_", " ")) if part
+    )
     say(f"{job_id}: {state.replace('_', ' ')}" + (f" ({details})" if details else ""))
     say(f"hint: muster job {job_id} shows what happened, muster logs {job_id} what it printed")
 

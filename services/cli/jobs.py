@@ -1,6 +1,7 @@
 """`muster jobs`, `job`, `why`, `wait` and `cancel`: what became of jobs, why they wait, and ending them."""
 
 import json
+import shlex
 from datetime import datetime
 from typing import Annotated, Any, Final
 
@@ -13,6 +14,12 @@ from services.cli.options import ApiUrl, AsJson, JobIdArgument, connect, job_pat
 from services.cli.table import Column, ago, duration, parse_time, print_table
 
 PAGE_MAX: Final = 500
+TIMELINE: Final = (  # a long detail wraps: exit codes and causes are what people look for there
+    Column("AT", right=True),
+    Column("POSITION", right=True, drop=1),
+    Column("EVENT"),
+    Column("DETAIL"),
+)
 COLUMNS: Final = (
     Column("JOB"),
     Column("NAME", drop=2),
@@ -85,6 +92,8 @@ def _info(job: dict[str, Any]) -> str:
     state = str(job["state"])
     if state in TERMINAL:
         code = int(job.get("exit_code") or 0)
+        if state == "cancelled":
+            return str(job.get("cancel_reason") or "")
         cause = str(job.get("cause") or "").replace("_", " ")
         return f"exit code {code}" if code else cause if state != "succeeded" else ""
     if state in {"placed", "running", "stopping"}:
@@ -126,7 +135,7 @@ def _summary(job: dict[str, Any], now: datetime) -> list[tuple[str, str]]:
         ("team", str(job["team"])),
         ("state", " ".join(part for part in (str(job["state"]), f"({_info(job)})" if _info(job) else "") if part)),
         ("gpus", str(job["gpus"])),
-        ("command", " ".join(map(str, command))),
+        ("command", shlex.join(map(str, command))),
         ("nodes", ", ".join(map(str, job.get("node_ids") or ()))),
         ("submitted", ago(job.get("submitted_at"), now)),
         ("ran", _running_time(job, now)),
@@ -143,13 +152,7 @@ def print_timeline(events: list[dict[str, Any]]) -> None:
         assert first is not None
         assert at is not None
         rows.append([f"+{(at - first).total_seconds():.3f}s", str(event["position"]), short_type(event), detail(event)])
-    columns = (
-        Column("AT", right=True),
-        Column("POSITION", right=True, drop=2),
-        Column("EVENT"),
-        Column("DETAIL", drop=1),
-    )
-    print_table(columns, rows)
+    print_table(TIMELINE, rows)
 
 
 def short_type(event: dict[str, Any]) -> str:
@@ -164,7 +167,7 @@ def detail(event: dict[str, Any]) -> str:
     shares = data.get("shares")
     if isinstance(shares, list) and shares:
         parts.append("on " + ", ".join(str(share[0]) for share in shares))  # an array: node, epoch, slots
-    if event.get("by"):
+    if event.get("by") and event["by"] != f"node:{data.get('node_id')}":  # a node's report: who else
         parts.append(f"by {event['by']}")
     return " ".join(parts)
 
@@ -185,10 +188,12 @@ def why(job_id: JobIdArgument, *, as_json: AsJson = False, api_url: ApiUrl = "")
 def print_why(answer: dict[str, Any]) -> None:
     """The answer is on stdout."""
     code = str(answer.get("code") or "")
-    print(f"{answer['job_id']} is {answer['state']}" + (f": {code.replace('_', ' ')}" if code else ""))
+    ended = answer["state"] in TERMINAL
+    state = str(answer["state"]).replace("_", " ")
+    print(f"{answer['job_id']}{':' if ended else ' is'} {state}" + (f": {code.replace('_', ' ')}" if code else ""))
     for line in (
         answer.get("message"),
-        _numbers("needs", answer.get("need")),
+        "" if ended else _numbers("needs", answer.get("need")),
         _numbers("there is", answer.get("have")),
     ):
         if line:

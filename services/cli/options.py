@@ -37,5 +37,5 @@ def connect(api_url: str) -> Client:
 def job_path(job_id: str, part: str = "") -> str:
     """The address of a job, or of a part of it. Raises `Failure` for what can be no id."""
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", job_id):
-        raise Failure(job_id, "cannot be a job's id", hint="muster jobs lists them", code=ExitCode.USAGE)
+        raise Failure(repr(job_id), "cannot be a job's id", hint="muster jobs lists them", code=ExitCode.USAGE)
     return f"/jobs/{job_id}/{part}" if part else f"/jobs/{job_id}"

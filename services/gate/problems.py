@@ -40,8 +40,12 @@ OTHER_NAMES: Final = {
 
 
 def refusal_of(error: ValidationError, model: type[BaseModel]) -> Refused:
-    """All that is wrong in one answer, up to `PROBLEMS_MAX`, with the first hint that there is."""
-    found = [_sentence(detail, model) for detail in error.errors(include_url=False)]
+    """All that is wrong in one answer, up to `PROBLEMS_MAX`, with the first hint that there is.
+
+    Fields that there are not come first: what is missing is often one of them, misspelt.
+    """
+    errors = sorted(error.errors(include_url=False), key=lambda detail: detail["type"] != "extra_forbidden")
+    found = [_sentence(detail, model) for detail in errors]
     told = "; ".join(sentence for sentence, _ in found[:PROBLEMS_MAX])
     if len(found) > PROBLEMS_MAX:
         told += f"; and {len(found) - PROBLEMS_MAX} more"

@@ -15,10 +15,12 @@ import httpx
 from events.base import NodeId, TeamId
 from events.log.streams import StreamSettings
 from runtime.children import FolderLock, log_tail
+from runtime.embedded.credentials import FILE as CREDENTIALS
 from runtime.embedded.nats import EmbeddedNats
 from runtime.embedded.nats_config import SYSTEM_USER
 from runtime.embedded.ports import RememberedPorts, is_free
 from runtime.embedded.postgres import EmbeddedPostgres
+from runtime.embedded.principals import inbox_prefix, team_user
 from runtime.fault import Fault
 from runtime.logging import configure, get_logger
 from runtime.stopping import Stop, run_until_stopped, stop_on_signals
@@ -103,6 +105,9 @@ class Up:
         lock.take()
         try:
             port = self._choose_port()
+            self._tell(
+                f"starting a cluster: NATS, PostgreSQL, the control plane, {self._nodes()}; data in {plan.data_dir}"
+            )
             self._url = f"http://{'127.0.0.1' if plan.host == '0.0.0.0' else plan.host}:{port}"  # noqa: S104
             async with AsyncExitStack() as servers:
                 await self._start_servers(servers)
@@ -238,9 +243,19 @@ class Up:
                 await asyncio.sleep(READY_EVERY_S)
         plan, self._ready = self._plan, True
         write_running(plan.data_dir, Running(self._url, self._nats.url, self._postgres.dsn))
-        gpus = f"{plan.nodes} simulated nodes with {plan.gpus_per_node} GPUs each" if plan.nodes else "no nodes"
         self._tell(f"API   {self._url}   docs {self._url}/docs   logs {plan.data_dir}/logs")
-        self._tell(f"ready: {gpus}; Ctrl-C ends the cluster, running jobs live on and are adopted by the next start")
+        self._tell(
+            f"ready: {self._nodes()}; Ctrl-C ends the cluster, running jobs live on and are adopted by the next start"
+        )
+
+        for team in map(TeamId, plan.teams):
+            user = team_user(team)
+            password = f"its password is in {plan.data_dir / CREDENTIALS}"
+            self._tell(f"team {team}: NATS {self._nats.url} as {user}, inbox prefix {inbox_prefix(user)}, {password}")
+
+    def _nodes(self) -> str:
+        nodes, gpus = self._plan.nodes, self._plan.gpus_per_node
+        return f"{nodes} simulated nodes with {gpus} GPUs each" if nodes else "no nodes"
 
     async def _nodes_joined(self, client: httpx.AsyncClient) -> bool:
         """Whether every node's GPUs are in the pool or in use: what is submitted before that waits for no reason."""

@@ -8,8 +8,9 @@ import pytest
 
 from events.ask import Why, WhyAsk
 from events.base import JobId, Position
+from events.job import JobCancelled
 from runtime.serve_requests import Served, serving
-from tests.services.api.cell import NODE, SUBJECTS, Cell
+from tests.services.api.cell import CLOCK, NODE, SUBJECTS, TEAM, Cell
 
 
 async def test_the_life_of_a_job_shows(cell: Cell) -> None:
@@ -36,6 +37,18 @@ async def test_a_failure_says_why(cell: Cell) -> None:
     why = await cell.get(f"/v1/jobs/{job_id}/why")
     assert (why["source"], why["note"]) == ("tables", "")
     assert "rank failed, exit code 3, on node-1" in why["message"]
+
+
+async def test_a_cancel_says_why(cell: Cell) -> None:
+    """In the words of whoever asked for it, if any."""
+    for key, reason in (("k", "too slow"), ("l", "")):
+        job_id = JobId((await cell.submit(key))["job_id"])
+        asked = await cell.http.post(f"/v1/jobs/{job_id}:cancel", json={"reason": reason})
+        assert asked.status_code == 200
+        await cell.decide(JobCancelled(at=CLOCK.now(), team=TEAM, job_id=job_id))
+        why = await cell.get(f"/v1/jobs/{job_id}/why", min_position=await cell.log.end())
+        assert why["message"].startswith("It was cancelled at ")
+        assert why["message"].endswith(" UTC: too slow." if reason else " UTC.")
 
 
 async def test_a_list_is_filtered_and_paged(cell: Cell) -> None:

@@ -1,5 +1,9 @@
 """The command as a whole: its help, its usage errors, its messages."""
 
+import signal
+import subprocess
+import sys
+
 import pytest
 from typer.testing import CliRunner
 
@@ -23,6 +27,29 @@ def test_help_lists_every_command_and_the_exit_codes() -> None:
         said = runner.invoke(app, [command, "--help"], env={"COLUMNS": "200"})
         assert said.exit_code == 0
         assert ("--json" in said.stdout) == (command not in {"up", "demo", "serve", "agent"})
+
+
+def test_help_wraps_where_the_terminal_ends() -> None:
+    """Not where lines of the source do, which are longer than a terminal is wide."""
+    said = CliRunner().invoke(app, ["up", "--help"], env={"COLUMNS": "80"}).stdout
+    paragraph = said.partition("Ctrl-C ends it")[2].partition("cancel them first.")[0]
+    assert min(len(line.strip()) for line in paragraph.splitlines()[1:-1]) > 60
+
+
+def test_an_interrupt_while_it_is_imported_shows_no_traceback() -> None:
+    """Before there is a command that could be interrupted, it ends as any program does."""
+    interrupted = """
+import os, runpy, signal, sys
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == "typer":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupt())
+runpy.run_module("services.cli", run_name="__main__")
+"""
+    ended = subprocess.run([sys.executable, "-I", "-c", interrupted], capture_output=True, check=False, timeout=60)
+    assert ended.returncode == -signal.SIGINT
+    assert ended.stderr == b""
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,15 @@ def test_a_refusal_is_not_asked_again(network: Network) -> None:
     assert len(network.asked) == 1
 
 
+def test_what_is_not_found_is_told_with_what_there_is(network: Network) -> None:
+    """The server's own hint is for programs: it speaks of what the command has no option for."""
+    said = {"code": "not_found", "detail": "job_id: there is no job 'jx'", "hint": "pass min_position"}
+    network.answers.append((404, said))
+    with Client(Server(network.url, "the test")) as client, pytest.raises(Failure) as failed:
+        client.get("/jobs/jx", thing="jx")
+    assert (failed.value.hint, failed.value.code) == ("muster jobs --all lists the jobs", ExitCode.NOT_FOUND)
+
+
 def test_tries_end(network: Network) -> None:
     """A server that cannot serve is given up after a few."""
     network.answers.append((503, {"code": "busy", "detail": "too much waits"}))

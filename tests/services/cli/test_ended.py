@@ -43,6 +43,25 @@ def test_the_end_is_told_with_its_cause(capsys: pytest.CaptureFixture[str]) -> N
     assert captured.out == ""
 
 
+def test_a_cancel_is_told_with_the_reason_that_was_given(capsys: pytest.CaptureFixture[str]) -> None:
+    """And without one where none was."""
+    say_end(job("cancelled", reason="cancel", cancel_reason="too slow"))
+    assert "muster: jx: cancelled (too slow)\n" in capsys.readouterr().err
+    say_end(job("cancelled", reason="cancel", cancel_reason=""))
+    assert "muster: jx: cancelled\n" in capsys.readouterr().err
+
+
+def test_each_state_on_the_way_is_told_once_and_the_end_left_to_the_caller(
+    network: Network, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A wait that also told the end would tell it twice."""
+    waits = job("admitted", hold_code="no_room")
+    network.answers.extend([(200, waits), (200, waits), (200, job("running")), (200, job("succeeded"))])
+    with Client(Server(network.url, "the test")) as client:
+        wait_for(client, "jx", tell=True)
+    assert capsys.readouterr().err.splitlines() == ["muster: jx: admitted (no room)", "muster: jx: running"]
+
+
 def test_a_wait_outlives_a_restart_of_the_server_and_ends_in_time(network: Network) -> None:
     """Answers that fail for a while are waited out; a wait with a limit keeps it, and tells each state once."""
     network.answers.extend(

@@ -64,6 +64,29 @@ def test_a_timeline_tells_times_since_the_first_event(capsys: pytest.CaptureFixt
     print_timeline([])
 
 
+def test_details_of_a_timeline_stay_where_the_terminal_is_narrow(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They wrap: exit codes are what people look for. A node's report needs no second word on who reported."""
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "60")
+    data = {"run_id": "jx-1", "node_id": "node-1", "reason": "exited", "exit_code": 9, "rank": 11}
+    print_timeline([SUBMITTED, {**PLACED, "type": "musterbook.node.share_ended.v1", "by": "node:node-1", "data": data}])
+    header, *_, last = capsys.readouterr().out.splitlines()
+    assert header.split() == ["AT", "EVENT", "DETAIL"]
+    assert last.endswith("  run_id=jx-1 node_id=node-1 reason=exited exit_code=9 rank=11")
+
+
+def test_a_job_shows_a_command_that_can_be_pasted_and_who_cancelled_it_why(network: Network) -> None:
+    """Words with blanks are quoted; the reason of a cancel is the one that was given."""
+    spec = {"command": ["sh", "-c", "exit 3"]}
+    cancelled = job(1, state="cancelled", cause="cancel", cancel_reason="too slow", spec=spec)
+    network.answers.extend([(200, cancelled), (200, {"events": [], "truncated": False})])
+    out = CliRunner().invoke(app, ["job", "j1", "--api-url", network.url]).stdout
+    assert "command     sh -c 'exit 3'\n" in out
+    assert "cancelled (too slow)\n" in out
+
+
 def test_an_event_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     """Its document, or its details for people; an unknown type keeps its name."""
     print_event(PLACED, as_json=True)
@@ -93,8 +116,8 @@ def test_why_tells_the_numbers_and_what_to_do(capsys: pytest.CaptureFixture[str]
     out = capsys.readouterr().out
     for part in ("no room", "needs 16 GPUs", "gpus free 12", "ahead of it: 2", "held by: jy", "wait, or ask for fewer"):
         assert part in out
-    print_why({"job_id": "jx", "state": "succeeded", "code": "", "need": {}, "have": {}, "blockers": []})
-    assert capsys.readouterr().out == "jx is succeeded\n"
+    print_why({"job_id": "jx", "state": "succeeded", "code": "", "need": {"gpus": 1}, "blockers": []})
+    assert capsys.readouterr().out == "jx: succeeded\n"
 
 
 def test_lines_say_whose_they_are(capsys: pytest.CaptureFixture[str]) -> None:

@@ -36,6 +36,7 @@ def told(document: object) -> Refused:
     [
         ({}, "command: is missing", "command: What runs."),
         ({"command": "x", "cmd": "y"}, "cmd: there is no such field", "did you mean command?"),
+        ({"cmd": "y"}, "cmd: there is no such field; command: is missing", "did you mean command?"),
         ({"command": "x", "iner": {}}, "iner: there is no such field", "did you mean inner?"),
         ({"command": "x", "zz": 1}, "zz: there is no such field", "the fields are command, inner"),
         ({"command": "x", "inner": {"sise": 1}}, "inner.sise: there is no such field", "did you mean size?"),

@@ -32,13 +32,38 @@ async def test_a_folder_has_one_cluster(tmp_path: Path) -> None:
     lock.give_back()
 
 
+@pytest.mark.parametrize("below", ["cluster", "deep/cluster"])
+async def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path, below: str) -> None:
+    """With what the system says, before anything starts."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Fault, match=r"file/.* cannot be used: Not a directory") as failed:
+        await Up(Plan(data_dir=tmp_path / "file" / below), print, Stop()).run()
+    assert failed.value.code == "folder_unusable"
+
+
+async def test_a_team_is_told_how_to_connect(tmp_path: Path) -> None:
+    """Once all is ready: where, as whom, and where its password is, but not the password."""
+    told: list[str] = []
+    stop = Stop()
+
+    def tell(line: str) -> None:
+        told.append(line)
+        if line.startswith("team "):
+            stop.request("test")
+
+    await Up(Plan(data_dir=tmp_path, port=0, nodes=0, teams=("red",)), tell, stop).run()
+    line = next(line for line in told if line.startswith("team "))
+    assert line.startswith("team red: NATS nats://127.0.0.1:")
+    assert f"as team-red, inbox prefix _INBOX.team-red, its password is in {tmp_path}/credentials.json" in line
+
+
 async def test_a_stop_before_the_start_leaves_nothing(tmp_path: Path) -> None:
     """Ctrl-C while the servers start: they are ended again, no part was started."""
     told: list[str] = []
     stop = Stop()
     stop.request("test")
     await Up(Plan(data_dir=tmp_path, port=0, nodes=1), told.append, stop).run()
-    assert [line.partition(":")[0] for line in told] == ["stopped"]
+    assert [line.partition(":")[0] for line in told] == ["starting a cluster", "stopped"]
     assert not (tmp_path / "logs" / "control.log").exists()
 
 

@@ -15,6 +15,8 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
+import uvloop
+
 from events.base import Event, GpuUuid, JobId, NodeEpoch, NodeId, Position, RunId, SlotMask, TeamId, position_of
 from events.head import LogFounded
 from events.job import (
@@ -36,6 +38,7 @@ from projections.tables.verify import verify
 from projections.tables.waiting import Shown
 from runtime.embedded.postgres import EmbeddedPostgres
 from runtime.postgres import Pool, create_pool
+from services.main.serve import COLLECT_EVERY
 
 JOBS: Final = 20_000
 NODES: Final = 1_250
@@ -197,7 +200,8 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=JOBS, help="how many jobs live their whole life")
     parser.add_argument("--dsn", help="a PostgreSQL to use; default: one of its own")
     arguments = parser.parse_args()
-    figures = asyncio.run(measure(arguments.jobs, arguments.dsn))
+    gc.set_threshold(*COLLECT_EVERY)  # loop and settings are those of the processes
+    figures = uvloop.run(measure(arguments.jobs, arguments.dsn))
     if arguments.json:
         json.dump(figures, sys.stdout)
         print()

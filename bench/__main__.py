@@ -10,6 +10,7 @@ BENCHES: Final = {
     "project": "the log into the tables: live, rebuild, verify",
     "burst": "end to end as events: a burst, the whole life of short jobs, the idle latency",
     "agent": "short jobs as real processes through one agent",
+    "real": "short jobs as real processes through a whole cluster",
 }
 
 

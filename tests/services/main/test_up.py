@@ -48,11 +48,11 @@ async def test_a_team_is_told_how_to_connect(tmp_path: Path) -> None:
 
     def tell(line: str) -> None:
         told.append(line)
-        if line.startswith("team "):
+        if line.startswith("ready"):
             stop.request("test")
 
     await Up(Plan(data_dir=tmp_path, port=0, nodes=0, teams=("red",)), tell, stop).run()
-    line = next(line for line in told if line.startswith("team "))
+    (line,) = (line for line in told if line.startswith("team "))
     assert line.startswith("team red: NATS nats://127.0.0.1:")
     assert f"as team-red, inbox prefix _INBOX.team-red, its password is in {tmp_path}/credentials.json" in line
 

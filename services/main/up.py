@@ -34,6 +34,7 @@ logger = get_logger(__name__)
 PORT_DEFAULT: Final = 8080
 READY_WITHIN_S: Final = 60.0
 READY_EVERY_S: Final = 0.1
+NODES_WITHIN_S: Final = 20.0  # after that: without those that have not joined the cluster is still of use
 SERVER_STARTS_MAX: Final = 5  # in a row, of a server that keeps dying
 SERVER_TRIES: Final = 4  # to start one
 SERVER_PAUSE_S: Final = 1.0  # between them
@@ -233,7 +234,7 @@ class Up:
         """Commands find the API, and the user is told where it is, once it is ready."""
         within_s = CLOCK.monotonic() + READY_WITHIN_S
         async with httpx.AsyncClient(base_url=self._url, timeout=2.0, trust_env=False) as client:
-            while not (await _ready(client) and await self._nodes_joined(client)):
+            while not await _ready(client):
                 if CLOCK.monotonic() > within_s:
                     self._tell(
                         f"muster: the API is not ready after {READY_WITHIN_S:g} s; see {self._plan.data_dir}/logs"
@@ -241,30 +242,39 @@ class Up:
                     self._stop.fail("not_ready")
                     return
                 await asyncio.sleep(READY_EVERY_S)
+            missing = await self._missing_nodes(client)
         plan, self._ready = self._plan, True
         write_running(plan.data_dir, Running(self._url, self._nats.url, self._postgres.dsn))
         self._tell(f"API   {self._url}   docs {self._url}/docs   logs {plan.data_dir}/logs")
-        self._tell(
-            f"ready: {self._nodes()}; Ctrl-C ends the cluster, running jobs live on and are adopted by the next start"
-        )
-
+        for node_id in missing:
+            self._tell(f"{node_id} has not joined; its log is {plan.data_dir}/logs/{node_id}.log")
         for team in map(TeamId, plan.teams):
             user = team_user(team)
             password = f"its password is in {plan.data_dir / CREDENTIALS}"
             self._tell(f"team {team}: NATS {self._nats.url} as {user}, inbox prefix {inbox_prefix(user)}, {password}")
+        stays = "Ctrl-C ends the cluster, running jobs live on and are adopted by the next start"
+        self._tell(f"ready: {self._nodes(without=len(missing))}; {stays}")
 
-    def _nodes(self) -> str:
-        nodes, gpus = self._plan.nodes, self._plan.gpus_per_node
+    def _nodes(self, *, without: int = 0) -> str:
+        nodes, gpus = self._plan.nodes - without, self._plan.gpus_per_node
         return f"{nodes} simulated nodes with {gpus} GPUs each" if nodes else "no nodes"
 
-    async def _nodes_joined(self, client: httpx.AsyncClient) -> bool:
-        """Whether every node's GPUs are in the pool or in use: what is submitted before that waits for no reason."""
-        try:
-            nodes = (await client.get("/v1/nodes")).json()["nodes"]
-        except (httpx.TransportError, ValueError, KeyError):
-            return False
-        ready = {str(node["node_id"]) for node in nodes if node["state"] == "up" and not node["gpus_out"]}
-        return ready.issuperset(self._plan.node_ids)
+    async def _missing_nodes(self, client: httpx.AsyncClient) -> list[NodeId]:
+        """None, once every node's GPUs are in the pool or in use; else those that are not when time is up.
+
+        They are waited for: a job that is submitted before they are there waits for no reason that its user could know.
+        """
+        within_s = CLOCK.monotonic() + NODES_WITHIN_S
+        while True:
+            try:
+                nodes = (await client.get("/v1/nodes")).json()["nodes"]
+            except (httpx.TransportError, ValueError, KeyError):
+                nodes = []
+            ready = {str(node["node_id"]) for node in nodes if node["state"] == "up" and not node["gpus_out"]}
+            missing = [node_id for node_id in self._plan.node_ids if node_id not in ready]
+            if not missing or CLOCK.monotonic() > within_s:
+                return missing
+            await asyncio.sleep(READY_EVERY_S)
 
     def _noticed(self, notice: Notice) -> None:
         if notice.change is not Change.DIED or notice.exit_code is None:

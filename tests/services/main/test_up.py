@@ -1,5 +1,6 @@
 """Starting a whole cluster: ports, folders, and parts that do not start. That it works is tried in tests/e2e."""
 
+import json
 import socket
 from pathlib import Path
 
@@ -39,6 +40,36 @@ async def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path, below: st
     with pytest.raises(Fault, match=r"file/.* cannot be used: Not a directory") as failed:
         await Up(Plan(data_dir=tmp_path / "file" / below), print, Stop()).run()
     assert failed.value.code == "folder_unusable"
+
+
+async def test_a_node_that_does_not_join_is_named_and_the_rest_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent that knows itself from another cluster does not join this one: no reason to end a cluster that works."""
+
+    async def up(data_dir: Path) -> list[str]:
+        told: list[str] = []
+        stop = Stop()
+
+        def tell(line: str) -> None:
+            told.append(line)
+            if line.startswith("ready"):
+                stop.request("test")
+
+        await Up(Plan(data_dir=data_dir, port=0, nodes=2), tell, stop).run()
+        assert not stop.failed
+        return told
+
+    one, other = tmp_path / "one", tmp_path / "other"
+    assert not any("has not joined" in line for line in await up(one))
+    identity = json.loads((one / "nodes" / "node-1" / "identity.json").read_text())
+    (other / "nodes" / "node-1").mkdir(parents=True)
+    (other / "nodes" / "node-1" / "identity.json").write_text(json.dumps(identity | {"folder": 0}))
+    monkeypatch.setattr("services.main.up.NODES_WITHIN_S", 3.0)
+    told = await up(other)
+    assert f"node-1 has not joined; its log is {other}/logs/node-1.log" in told
+    assert not any("node-2 has not" in line for line in told)
+    assert any(line.startswith("ready: 1 simulated node") for line in told)
 
 
 async def test_a_team_is_told_how_to_connect(tmp_path: Path) -> None:

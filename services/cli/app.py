@@ -3,6 +3,7 @@
 import os
 import sys
 from importlib.metadata import version
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -47,6 +48,11 @@ def muster(
     ] = False,
 ) -> None:
     """Submit jobs to a GPU cluster and follow what becomes of them."""
+    try:
+        Path.cwd()
+    except FileNotFoundError as gone:
+        hint = "go to one that is there: clusters, specs and workdirs are looked for from it"
+        raise Failure("this folder", "has been removed", hint=hint, code=ExitCode.USAGE) from gone
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -72,6 +73,22 @@ def test_wrong_usage_is_a_message_and_exit_code_2(
     assert captured.err.startswith("muster: ")
     assert says in captured.err
     assert captured.out == ""
+
+
+@pytest.mark.parametrize("argv", [["jobs"], ["run", "--", "true"], ["up"], ["verify"]])
+def test_a_folder_that_is_gone_is_a_message(
+    argv: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Whatever the command wanted of it."""
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    monkeypatch.setattr("sys.argv", ["muster", *argv])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == ExitCode.USAGE
+    assert capsys.readouterr().err.startswith("muster: this folder: has been removed\n")
 
 
 @pytest.mark.parametrize("text", ["", "a/b", "a?b", "a b", "é", "x" * 65, "a.b"])

@@ -12,6 +12,7 @@ from services.cli.ended import OUTAGE_MAX_S
 from services.cli.failure import Failure
 from services.cli.jobs import detail, short_type
 from services.cli.options import ApiUrl, AsJson, connect, job_path
+from services.cli.place import parsed, shown
 from services.main.local import CLOCK
 
 AGAIN_S: Final = 0.5
@@ -21,7 +22,9 @@ def events(
     *,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on as they happen.")] = False,
     job_id: Annotated[str | None, typer.Option("--job", metavar="ID", help="Only of this job.")] = None,
-    after: Annotated[int, typer.Option("--from", metavar="POS", min=0, help="Only after this position.")] = 0,
+    after: Annotated[
+        int, typer.Option("--from", metavar="POS", parser=parsed, help="Only after this position, such as 1:27.")
+    ] = 0,
     as_json: AsJson = False,
     api_url: ApiUrl = "",
 ) -> None:
@@ -59,5 +62,5 @@ def print_event(event: dict[str, Any], *, as_json: bool) -> None:
         print(json.dumps(event), flush=True)
         return
     subject = str(event.get("subject", ""))
-    line = f"{event['position']}  {event['at']}  {short_type(event):<22}  {subject:<36}  {detail(event)}"
+    line = f"{shown(event['position']):<9}  {event['at']}  {short_type(event):<22}  {subject:<36}  {detail(event)}"
     print(line.rstrip(), flush=True)

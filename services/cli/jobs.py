@@ -11,6 +11,7 @@ from services.cli.client import Client
 from services.cli.ended import TERMINAL, exit_code_of, say_end, wait_for
 from services.cli.failure import EXIT_CODES, Failure, say
 from services.cli.options import ApiUrl, AsJson, JobIdArgument, connect, job_path
+from services.cli.place import shown
 from services.cli.table import Column, ago, duration, parse_time, print_table
 
 PAGE_MAX: Final = 500
@@ -151,7 +152,9 @@ def print_timeline(events: list[dict[str, Any]]) -> None:
         at = parse_time(event["at"])
         assert first is not None
         assert at is not None
-        rows.append([f"+{(at - first).total_seconds():.3f}s", str(event["position"]), short_type(event), detail(event)])
+        rows.append(
+            [f"+{(at - first).total_seconds():.3f}s", shown(event["position"]), short_type(event), detail(event)]
+        )
     print_table(TIMELINE, rows)
 
 

@@ -45,21 +45,21 @@ def test_all_pages_are_read_and_each_job_is_a_line(network: Network) -> None:
 
 PLACED = {
     "type": "musterbook.job.placed.v1",
-    "position": 12,
+    "position": (1 << 40) + 12,
     "at": "2026-01-01T00:00:01.5Z",
     "by": "",
     "subject": "job.red.jx",
     "data": {"run_id": "jx-1", "attempt": 1, "shares": [["node-1", 3, 255], ["node-2", 4, 255]]},
 }
-SUBMITTED = {"type": "musterbook.job.submitted.v1", "position": 11, "at": "2026-01-01T00:00:00Z", "by": "api:red"}
+SUBMITTED = {"type": "musterbook.job.submitted.v1", "position": (1 << 40) + 11, "at": "2026-01-01T00:00:00Z", "by": "api:red"}
 
 
 def test_a_timeline_tells_times_since_the_first_event(capsys: pytest.CaptureFixture[str]) -> None:
     """With short types, who asked, and the nodes of a placement."""
     print_timeline([SUBMITTED, PLACED])
     assert capsys.readouterr().out.splitlines()[1:] == [
-        "+0.000s        11  job.submitted  by api:red",
-        "+1.500s        12  job.placed     run_id=jx-1 on node-1, node-2",
+        "+0.000s      1:11  job.submitted  by api:red",
+        "+1.500s      1:12  job.placed     run_id=jx-1 on node-1, node-2",
     ]
     print_timeline([])
 
@@ -93,7 +93,7 @@ def test_an_event_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out) == PLACED
     print_event(PLACED, as_json=False)
     line = capsys.readouterr().out
-    assert line.startswith("12  2026-01-01T00:00:01.5Z  job.placed ")
+    assert line.startswith("1:12       2026-01-01T00:00:01.5Z  job.placed ")
     assert line.endswith(" run_id=jx-1 on node-1, node-2\n")
     assert short_type({"type": "odd"}) == "odd"
     assert detail({"type": "odd"}) == ""

@@ -13,8 +13,9 @@ def shown(position: int) -> str:
     return f"{position >> SEQUENCE_BITS}:{position & ((1 << SEQUENCE_BITS) - 1)}"
 
 
-def parsed(text: str) -> int:
+def parsed(typed: str | int) -> int:
     """The position that `1:27`, or its one number, names. Raises `typer.BadParameter`."""
+    text = str(typed)  # the default of an option is parsed too
     chapter, colon, sequence = text.partition(":")
     parts = (chapter, sequence) if colon else (text,)
     if not all(part.isascii() and part.isdecimal() for part in parts):

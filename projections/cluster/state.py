@@ -167,8 +167,9 @@ class Shape(NamedTuple):
     gpu_types: tuple[str, ...]
 
     def __str__(self) -> str:
-        size = f"{self.nodes}x{self.gpus_per_node}" if self.nodes else str(self.gpus)
-        return f"{size} GPUs" + (f" on {' or '.join(self.gpu_types)}" if self.gpu_types else "")
+        gpus = f"{self.gpus} GPU{'s' if self.gpus != 1 else ''}"
+        shape = f" ({self.nodes} nodes x {self.gpus_per_node})" if self.nodes else ""
+        return gpus + shape + (f" on {' or '.join(self.gpu_types)}" if self.gpu_types else "")
 
 
 class Failure(msgspec.Struct, frozen=True):

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 import uvicorn
 from fastapi import FastAPI
+from fastapi.responses import RedirectResponse
+from fastapi_offline import FastAPIOffline
 
 from runtime.fault import Fault
 from runtime.logging import get_logger
@@ -31,13 +33,14 @@ ERRORS: Final[dict[int | str, dict[str, Any]]] = {
 
 def create_app(parts: Parts, tail: Tail) -> FastAPI:
     """The API over these parts. `tail` must be running for streams that go on to be cheap."""
-    app = FastAPI(
+    app = FastAPIOffline(  # the page at /docs brings its own scripts: many a cluster has no way to the internet
         title="Musterbook",
         version=version("musterbook"),
         summary="Submit gang jobs for GPUs, follow them, and read everything that happened.",
         responses=ERRORS,
         redoc_url=None,
     )
+    app.add_api_route("/", _root, include_in_schema=False)
     app.state.here = here = Here(parts, tail)
     problems.install(app)
     for module in (submit, jobs, logs, events, fleet, health):
@@ -45,6 +48,11 @@ def create_app(parts: Parts, tail: Tail) -> FastAPI:
     app.add_middleware(BodyLimit)
     app.add_middleware(Counted, registry=here.registry, clock=parts.clock)
     return app
+
+
+async def _root() -> RedirectResponse:
+    """Whoever opens the bare address is shown what there is."""
+    return RedirectResponse("/docs")
 
 
 @asynccontextmanager

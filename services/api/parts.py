@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import Annotated, Final, NamedTuple
 
 from fastapi import Depends, Query, Request, Response
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, disable_created_metrics
 
 from events.base import Position
 from events.log.port import Reader
@@ -53,6 +53,7 @@ class Here:
         self.clock = parts.clock
         self.tail = tail
         self.streams = Streams()
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # a line more for each, that nobody reads
         self.registry = CollectorRegistry()
         self.registry.register(GateMetrics(parts.gate))
         self.gauges = Gauges(self.registry)

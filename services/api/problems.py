@@ -25,6 +25,7 @@ STATUS: Final = {
     RefusalCode.BUSY: HTTPStatus.SERVICE_UNAVAILABLE,
     RefusalCode.UNKNOWN: HTTPStatus.SERVICE_UNAVAILABLE,
 }
+OBJECTS: Final = frozenset({"dict_type", "model_type", "model_attributes_type"})  # pydantic's names for it
 CODES: Final = {404: "no_such_address", 405: "method_not_allowed", 413: "too_large", 400: "invalid"}
 
 
@@ -92,13 +93,21 @@ def install(app: FastAPI) -> None:
 
 def _invalid(errors: Sequence[Any]) -> Problem:
     """What FastAPI found wrong with a request: place, problem and value, the first few of them."""
-    told = []
-    for error in list(errors)[:5]:
-        place = ".".join(str(part) for part in error["loc"][1:]) or str(error["loc"][0])
-        given = error.get("input")
-        told.append(f"{place}: {error['msg']}" + (f", not {shown(given)}" if _is_short(given) else ""))
+    told = [_told(error) for error in list(errors)[:5]]
     status = HTTPStatus.UNPROCESSABLE_ENTITY
     return Problem(title=status.phrase, status=status, code=RefusalCode.INVALID.value, detail="; ".join(told))
+
+
+def _told(error: Any) -> str:  # noqa: ANN401 - pydantic's own
+    if error["type"] == "json_invalid":
+        return f"the body is no JSON: {error.get('ctx', {}).get('error', error['msg'])} (at byte {error['loc'][-1]})"
+    parts = [str(part) for part in error["loc"][1:] if not isinstance(part, int)]  # not the place in a list
+    place = ".".join(parts) or f"the {error['loc'][0]}"
+    problem = (
+        "must be a JSON object" if error["type"] in OBJECTS else error["msg"].replace("Input should be", "must be")
+    )
+    given = error.get("input")
+    return f"{place}: {problem}" + (f", not {shown(given)}" if _is_short(given) else "")
 
 
 def _is_short(value: object) -> bool:

@@ -15,6 +15,7 @@ LOOK_FIRST_S: Final = 0.1
 LOOK_LAST_S: Final = 1.0
 OUTAGE_MAX_S: Final = 60.0  # a server that restarts is waited for; one that stays away ends the wait
 CODE_MAX: Final = 255
+SIGNALLED: Final = 128  # 128 + n: ended by signal n
 AWAY: Final = (ExitCode.UNREACHABLE, ExitCode.TIMEOUT)  # of one answer: servers or tables that come back
 
 
@@ -63,6 +64,13 @@ def exit_code_of(job: dict[str, Any]) -> int:
     return code if job["state"] == "failed" and 0 < code <= CODE_MAX else ExitCode.ENDED_OTHERWISE
 
 
+def code_text(code: int) -> str:
+    """`exit code 3`, `exit code 137 (signal 9)`; empty for 0."""
+    if not code:
+        return ""
+    return f"exit code {code}" + (f" (signal {code - SIGNALLED})" if SIGNALLED < code <= CODE_MAX else "")
+
+
 def say_end(job: dict[str, Any]) -> None:
     """On stderr: how it ended, and where to look when that was not well."""
     job_id, state = job["job_id"], str(job["state"])
@@ -71,9 +79,7 @@ def say_end(job: dict[str, Any]) -> None:
         return
     code = int(job.get("exit_code") or 0)
     cause = job.get("cancel_reason") if state == "cancelled" else job["message"] or job["reason"]
-    details = ", ".join(
-        part for part in (f"exit code {code}" if code else "", str(cause or "").replace("_", " ")) if part
-    )
+    details = ", ".join(part for part in (code_text(code), str(cause or "").replace("_", " ")) if part)
     say(f"{job_id}: {state.replace('_', ' ')}" + (f" ({details})" if details else ""))
     say(f"hint: muster job {job_id} shows what happened, muster logs {job_id} what it printed")
 

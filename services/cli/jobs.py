@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from services.cli.client import Client
-from services.cli.ended import TERMINAL, exit_code_of, say_end, wait_for
+from services.cli.ended import TERMINAL, code_text, exit_code_of, say_end, wait_for
 from services.cli.failure import EXIT_CODES, Failure, say
 from services.cli.options import ApiUrl, AsJson, JobIdArgument, connect, job_path
 from services.cli.place import shown
@@ -96,7 +96,7 @@ def _info(job: dict[str, Any]) -> str:
         if state == "cancelled":
             return str(job.get("cancel_reason") or "")
         cause = str(job.get("cause") or "").replace("_", " ")
-        return f"exit code {code}" if code else cause if state != "succeeded" else ""
+        return code_text(code) or (cause if state != "succeeded" else "")
     if state in {"placed", "running", "stopping"}:
         return f"attempt {job['attempt']}" if int(job.get("attempt") or 1) > 1 else ""
     return str(job.get("hold_code") or "").replace("_", " ")

@@ -15,7 +15,7 @@ from services.cli.options import ApiUrl, AsJson, Team, connect
 from services.cli.specfile import Spec, name_of, parse_env, read_spec
 
 Key = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--key", metavar="KEY", help="Idempotency key: the same key again is the same job. Default: a new one.",
         show_default=False,
@@ -29,7 +29,7 @@ Timeout = Annotated[
 def submit(
     file: Annotated[str, typer.Argument(metavar="FILE", help="The job spec, a YAML file; - is stdin.")],
     *,
-    key: Key = "",
+    key: Key = None,
     team: Team = "",
     wait: Annotated[bool, typer.Option("--wait", help="Stay until the job has ended; exit with its code.")] = False,
     follow: Annotated[bool, typer.Option("--follow", help="Like --wait, with the job's output on stdout.")] = False,
@@ -61,7 +61,7 @@ def run(
     priority: Annotated[str | None, typer.Option("--priority", metavar="CLASS", help="low, normal, high, urgent.")] = None,
     max_runtime: Annotated[str | None, typer.Option("--max-runtime", metavar="TIME", help="90s, 10m, 1h30m.")] = None,
     retries: Annotated[int | None, typer.Option("--retries", metavar="N", help="After a rank failed.")] = None,
-    key: Key = "",
+    key: Key = None,
     team: Team = "",
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Print the id and return at once.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Stay until it has ended, without its output.")] = False,
@@ -87,8 +87,10 @@ def run(
 run.__doc__ = f"{run.__doc__}\n\n{EXIT_CODES}"
 
 
-def _submitted(client: Client, spec: Spec, *, key: str, team: str) -> dict[str, Any]:
+def _submitted(client: Client, spec: Spec, *, key: str | None, team: str) -> dict[str, Any]:
     """The answer to a submit that was accepted. The key is made here, before the first try: a retry is the same job."""
+    if key is not None and not key:
+        raise typer.BadParameter("--key is empty: is a variable unset? Leave it out for a key of its own")
     body = {"team": team, "key": key or str(uuid.uuid4()), "spec": spec.body}
     try:
         return client.post("/jobs", body, thing=spec.origin)

@@ -31,6 +31,19 @@ SIGNALS: Final = ("SIGUSR2", "SIGUSR1", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"
 
 DURATION: Final = re.compile(r"(?:(\d+)d)?\s*(?:(\d+)h)?\s*(?:(\d+)m)?\s*(?:(\d+)s?)?")
 DURATION_RULE: Final = "a time such as 90, 90s, 10m, 1h30m or 2d"
+RESERVED: Final = frozenset(  # set by the agent for each rank, whatever a job says
+    [
+        "RANK",
+        "WORLD_SIZE",
+        "LOCAL_RANK",
+        "LOCAL_WORLD_SIZE",
+        "NODE_RANK",
+        "GROUP_RANK",
+        "MASTER_ADDR",
+        "MASTER_PORT",
+        "CUDA_VISIBLE_DEVICES",
+    ]
+)
 ENV_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 GPU_TYPE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,39}")
 
@@ -129,6 +142,8 @@ def _env(value: object) -> object:
     for name, given in value.items():
         if not isinstance(name, str) or not ENV_NAME.fullmatch(name):
             raise _wrong(f"has a variable named {shown(name)}; a name is letters, digits and _, no digit first")
+        if name in RESERVED or name.startswith("MUSTER_"):
+            raise _wrong(f"{name} cannot be set: every rank gets its own", "use another name")
         if not isinstance(given, str) and not _is_number(given):
             raise _wrong(f"{name} is {shown(given)}, which is not text", f'put quotes around it: {name}: "…"')
         if "\0" in str(given):

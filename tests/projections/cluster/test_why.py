@@ -106,7 +106,10 @@ def test_no_room_counts_what_is_free_and_names_the_largest_holders() -> None:
         "nodes_free_whole": 0,
         "nodes_unwell": 0,
     }
-    assert answer.message == "needs 4x8 GPUs on h100; 11 of 32 are free (4 at most on one node, 0 whole nodes)"
+    assert (
+        answer.message
+        == "needs 32 GPUs (4 nodes x 8) on h100; 11 of 32 are free (4 at most on one node, 0 whole nodes)"
+    )
     assert answer.blockers == ("b5", "b4", "b3", "b2", "b1")
     assert len(answer.blockers) == BLOCKERS_MAX
 

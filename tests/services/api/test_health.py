@@ -1,5 +1,7 @@
 """What machines ask: does it live, is it of use, its metrics, its schemas; and what still works when a server is gone."""
 
+import re
+
 import msgspec
 import pytest
 from jsonschema import Draft202012Validator
@@ -116,3 +118,31 @@ async def test_without_nats_reads_go_on(cell: Cell) -> None:
     await cell.nats.start()
     again = await cell.http.post("/v1/jobs", json={"key": "meanwhile", "spec": SPEC})
     assert again.status_code == 201, again.text
+
+
+async def test_the_documentation_needs_no_other_machine(cell: Cell) -> None:
+    """Its scripts come from here, and the bare address leads to it."""
+    page = await cell.http.get("/", follow_redirects=True)
+
+    assert page.url.path == "/docs"
+    assert "http" not in "".join(re.findall(r'(?:src|href)="([^"]+)"', page.text))
+    for part in re.findall(r'(?:src|href)="(/[^"]+)"', page.text):
+        assert (await cell.http.get(part)).status_code == 200, part
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "detail"),
+    [
+        ("/v1/jobs?state=bogus", None, "state: must be 'queued', 'admitted'"),
+        ("/v1/jobs", b"[1]", "the body: must be a JSON object"),
+        ("/v1/jobs", b"{nope", "the body is no JSON: "),
+        ("/v1/jobs?limit=0", None, "limit: must be greater than or equal to 1, not '0'"),
+    ],
+)
+async def test_a_wrong_request_is_told_in_words(cell: Cell, path: str, body: bytes | None, detail: str) -> None:
+    """Not in those of the library that noticed."""
+    headers = {"Content-Type": "application/json"}
+    answer = await cell.http.request("GET" if body is None else "POST", path, content=body, headers=headers)
+
+    assert answer.status_code == 422
+    assert answer.json()["detail"].startswith(detail)

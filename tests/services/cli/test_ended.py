@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from services.cli.client import Client, Server
-from services.cli.ended import exit_code_of, say_end, wait_for
+from services.cli.ended import code_text, exit_code_of, say_end, wait_for
 from services.cli.failure import ExitCode, Failure
 from tests.services.cli.network import Network
 
@@ -73,3 +73,11 @@ def test_a_wait_outlives_a_restart_of_the_server_and_ends_in_time(network: Netwo
         with pytest.raises(Failure, match=r"has not ended within 0.3 s") as failed:
             wait_for(client, "jx", timeout_s=0.3)
     assert failed.value.code is ExitCode.TIMEOUT
+
+
+@pytest.mark.parametrize(
+    ("code", "text"), [(0, ""), (3, "exit code 3"), (137, "exit code 137 (signal 9)"), (128, "exit code 128")]
+)
+def test_an_exit_code_says_which_signal_it_was(code: int, text: str) -> None:
+    """128 + n after signal n."""
+    assert code_text(code) == text

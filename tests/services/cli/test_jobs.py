@@ -51,7 +51,12 @@ PLACED = {
     "subject": "job.red.jx",
     "data": {"run_id": "jx-1", "attempt": 1, "shares": [["node-1", 3, 255], ["node-2", 4, 255]]},
 }
-SUBMITTED = {"type": "musterbook.job.submitted.v1", "position": (1 << 40) + 11, "at": "2026-01-01T00:00:00Z", "by": "api:red"}
+SUBMITTED = {
+    "type": "musterbook.job.submitted.v1",
+    "position": (1 << 40) + 11,
+    "at": "2026-01-01T00:00:00Z",
+    "by": "api:red",
+}
 
 
 def test_a_timeline_tells_times_since_the_first_event(capsys: pytest.CaptureFixture[str]) -> None:

@@ -77,3 +77,12 @@ def test_waiting_exits_as_the_job_does(network: Network, state: str, exit_code: 
     done = CliRunner().invoke(app, ["run", "--wait", "--api-url", network.url, "--", "x"])
     assert (done.exit_code, done.stdout) == (code, "jx\n")
     assert network.asked[1][0] == "/v1/jobs/jx?min_position=7"
+
+
+def test_an_empty_key_is_no_key(network: Network, tmp_path: Path) -> None:
+    """An unset variable in a script would make a new job at each try."""
+    (tmp_path / "job.yaml").write_text("name: a\ngpus: 1\ncommand: [x]\n")
+    argv = ["submit", str(tmp_path / "job.yaml"), "--key", "", "--api-url", network.url]
+
+    assert CliRunner().invoke(app, argv).exit_code == 2
+    assert network.asked == []

@@ -209,3 +209,12 @@ def test_the_hash_tells_specs_apart_and_not_their_spelling() -> None:
     spec = meant(env={"A": "1", "B": "2"}, max_runtime="1m")
     assert request_hash(spec) == request_hash(meant(env={"B": "2", "A": 1}, max_runtime=60, priority="normal"))
     assert request_hash(spec) != request_hash(meant(env={"A": "1", "B": "3"}, max_runtime="1m"))
+
+
+@pytest.mark.parametrize("name", ["RANK", "MASTER_PORT", "CUDA_VISIBLE_DEVICES", "MUSTER_CHECKPOINT_DIR"])
+def test_what_every_rank_gets_of_its_own_cannot_be_set(name: str) -> None:
+    """It would be overridden without a word."""
+    answer = checked({"name": "a", "gpus": 1, "command": ["true"], "env": {name: "1"}}, TeamId("red"))
+
+    assert isinstance(answer, Refused)
+    assert name in answer.message

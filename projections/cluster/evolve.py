@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from events.base import FLEET, HEAD, JOB, NodeEpoch, Recorded, Unreadable, run_id_of
+from events.base import FLEET, HEAD, JOB, NodeEpoch, Recorded, RunId, Unreadable, run_id_of
 from events.codec import family_of
 from events.fleet import NodeLost, NodeRecovered, NodeSuspected
 from events.head import LeadershipTaken, LogFounded, RoundDecided
@@ -13,6 +13,7 @@ from events.job import (
     JobAdmitted,
     JobCancelled,
     JobCancelRequested,
+    JobEvent,
     JobFailed,
     JobHeld,
     JobPlaced,
@@ -21,6 +22,7 @@ from events.job import (
     JobSubmitted,
     JobSucceeded,
     JobTimedOut,
+    NodeShare,
     RunStarted,
     RunStopping,
     StopCause,
@@ -47,7 +49,8 @@ def evolve(cluster: Cluster, recorded: Recorded) -> Cluster:
 
     Nothing is refused here. A report that is late, doubled, or of an older epoch finds nothing to change. A record of
     the control plane that contradicts those before it (nobody but an administrator can write one) is treated as one
-    that cannot be read: from there on nothing is decided, and following goes on.
+    that cannot be read: it changes nothing, from there on nothing is decided, and following goes on. Each change makes
+    sure of what it assumes before it begins.
     """
     if (change := CHANGES.get(type(recorded.event))) is not None:
         try:
@@ -60,6 +63,9 @@ def evolve(cluster: Cluster, recorded: Recorded) -> Cluster:
 
 
 def _founded(cluster: Cluster, e: LogFounded, recorded: Recorded) -> None:
+    if cluster.log_id:
+        cluster.head = recorded.position  # the fence has moved, whatever it says
+        raise AssertionError("a log is founded once")
     cluster.log_id = e.log_id
     cluster.head = recorded.position
 
@@ -88,29 +94,52 @@ def _unreadable(cluster: Cluster, e: Unreadable, recorded: Recorded) -> None:
 # Jobs
 
 
+def _job_of(cluster: Cluster, e: JobEvent) -> Job:
+    """The job that a decision is about."""
+    job = cluster.jobs[e.job_id]
+    assert job.team == e.team
+    return job
+
+
+def _run_of(cluster: Cluster, e: JobEvent, run_id: RunId) -> Run:
+    """The run that a decision is about."""
+    run = cluster.runs[run_id]
+    assert _job_of(cluster, e).job_id == run.job_id
+    return run
+
+
 def _submitted(cluster: Cluster, e: JobSubmitted, recorded: Recorded) -> None:
+    if e.job_id in cluster.jobs:
+        return  # by an administrator: the gate writes it as the first of its subject
     put_job(cluster, Job(job_id=e.job_id, team=e.team, spec=e.spec, submitted=recorded.position))
 
 
 def _cancel_requested(cluster: Cluster, e: JobCancelRequested, recorded: Recorded) -> None:
     job = cluster.jobs.get(e.job_id)
-    if job is None or job.cancel:
-        return  # it has ended, or was asked for before
+    if job is None or job.cancel or job.team != e.team:
+        return  # it has ended, was asked for before, or is another team's
     put_job(cluster, replace(job, cancel=True))
     if job.state is JobState.PLACED:
         look_at(cluster, run_id_of(job.job_id, job.attempt))
 
 
 def _admitted(cluster: Cluster, e: JobAdmitted, recorded: Recorded) -> None:
-    put_job(cluster, replace(cluster.jobs[e.job_id], state=JobState.ADMITTED))
+    job = _job_of(cluster, e)
+    assert job.state is JobState.QUEUED
+    put_job(cluster, replace(job, state=JobState.ADMITTED))
 
 
 def _held(cluster: Cluster, e: JobHeld, recorded: Recorded) -> None:
-    put_job(cluster, replace(cluster.jobs[e.job_id], hold=e.code, held_at=recorded.at))
+    job = _job_of(cluster, e)
+    assert job.state is not JobState.PLACED
+    put_job(cluster, replace(job, hold=e.code, held_at=recorded.at))
 
 
 def _placed(cluster: Cluster, e: JobPlaced, recorded: Recorded) -> None:
-    job = cluster.jobs[e.job_id]
+    job = _job_of(cluster, e)
+    assert job.state is JobState.ADMITTED
+    assert (e.attempt, e.run_id) == (job.attempt + 1, run_id_of(job.job_id, e.attempt))
+    _assert_free(cluster, e.shares)
     put_job(cluster, replace(job, state=JobState.PLACED, attempt=e.attempt, not_before=None))
     dead = 0
     for index, share in enumerate(e.shares):
@@ -135,15 +164,27 @@ def _placed(cluster: Cluster, e: JobPlaced, recorded: Recorded) -> None:
     )
 
 
+def _assert_free(cluster: Cluster, shares: tuple[NodeShare, ...]) -> None:
+    """Each is on a node of its own, in their order, and has what is free there, unless the life that it names is over."""
+    assert shares
+    before = ""
+    for share in shares:
+        assert before < share.node_id
+        before = share.node_id
+        node = cluster.nodes[share.node_id]
+        assert node.epoch != share.node_epoch or node.state is NodeState.LOST or not share.slots & ~node.free
+
+
 def _run_started(cluster: Cluster, e: RunStarted, recorded: Recorded) -> None:
-    put_run(cluster, replace(cluster.runs[e.run_id], started_at=recorded.at))
+    put_run(cluster, replace(_run_of(cluster, e, e.run_id), started_at=recorded.at))
 
 
 def _run_stopping(cluster: Cluster, e: RunStopping, recorded: Recorded) -> None:
-    put_run(cluster, replace(cluster.runs[e.run_id], stopping=e.cause))
+    put_run(cluster, replace(_run_of(cluster, e, e.run_id), stopping=e.cause))
 
 
 def _requeued(cluster: Cluster, e: JobRequeued, recorded: Recorded) -> None:
+    assert _run_of(cluster, e, e.run_id).over
     drop_run(cluster, e.run_id)
     job = cluster.jobs[e.job_id]
     application = e.cause in APPLICATION_CAUSES
@@ -162,8 +203,12 @@ def _requeued(cluster: Cluster, e: JobRequeued, recorded: Recorded) -> None:
 def _ended(
     cluster: Cluster, e: JobRejected | JobSucceeded | JobFailed | JobCancelled | JobTimedOut, recorded: Recorded
 ) -> None:
-    if not isinstance(e, JobRejected) and e.run_id:
-        drop_run(cluster, e.run_id)
+    run_id = RunId("") if isinstance(e, JobRejected) else e.run_id
+    if run_id:
+        assert _run_of(cluster, e, run_id).over
+        drop_run(cluster, run_id)
+    else:
+        assert _job_of(cluster, e).state is not JobState.PLACED
     drop_job(cluster, e.job_id)
 
 

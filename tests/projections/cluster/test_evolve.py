@@ -24,7 +24,7 @@ from events.base import (
 )
 from events.codec import Codec, Stamp
 from events.fleet import NodeLost, NodeRecovered, NodeSuspected
-from events.job import JobCancelRequested, JobPlaced, NodeShare, OnLost, RunStopping, StopCause
+from events.job import JobAdmitted, JobCancelRequested, JobPlaced, NodeShare, OnLost, RunStopping, StopCause
 from events.node import EndReason, GpusFoundClean, GpusReleased, NodeJoined, ShareEnded, ShareStarted
 from events.subjects import family_subject
 from projections.cluster.evolve import evolve
@@ -252,8 +252,9 @@ def test_a_placement_on_a_life_that_is_over_is_dead_on_arrival() -> None:
     job = world.submit("job", 2, nodes=2, gpus_per_node=1)
     names = (NodeId("n1"), NodeId("n2"))
     shares = tuple(NodeShare(name, world.cluster.nodes[name].epoch, SlotMask(1)) for name in names)
+    ids: dict[str, Any] = {"at": world.at, "team": TeamId("t"), "job_id": job}
     world.join("n1", 1)
-    world.add(JobPlaced(at=world.at, team=TeamId("t"), job_id=job, run_id=RunId("job-1"), attempt=1, shares=shares))
+    world.add(JobAdmitted(**ids), JobPlaced(**ids, run_id=RunId("job-1"), attempt=1, shares=shares))
 
     run = world.cluster.runs[RunId("job-1")]
     assert (run.dead, run.clean, run.broken, run.over) == (0b01, 0b01, 0b01, False)

@@ -92,3 +92,4 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     ahead: int = 0  # waiting jobs before it in order
     blockers: tuple[str, ...] = ()  # jobs that hold what it needs, the largest first; bounded
     next_action: str = ""  # what the user can do
+    halted: Position = Position(0)  # the record at which all deciding stopped; 0: it goes on

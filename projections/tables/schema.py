@@ -46,7 +46,9 @@ async def create(conn: Connection, schema: str) -> None:
     """The schema is there with all its tables, whoever else makes it at the same time."""
     async with conn.transaction():
         await conn.execute("SELECT pg_advisory_xact_lock($1)", MIGRATE_LOCK)
-        await conn.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
+        if not await conn.fetchval(EXISTS, schema):
+            await conn.execute(f'CREATE SCHEMA "{schema}"')
+            await _forget_migrations(conn, schema)
         before = await conn.fetchval("SELECT current_setting('search_path')")
         await conn.execute(f'SET LOCAL search_path TO "{schema}"')
         await migrate.apply(cast("asyncpg.Connection", conn), MIGRATIONS, schema_name=schema, logger=_quiet)
@@ -58,8 +60,13 @@ async def drop(conn: Connection, schema: str) -> None:
     async with conn.transaction():
         await conn.execute("SELECT pg_advisory_xact_lock($1)", MIGRATE_LOCK)
         await conn.execute(f'DROP SCHEMA IF EXISTS "{schema}" CASCADE')
-        if await conn.fetchval(MIGRATED):
-            await conn.execute(FORGET_MIGRATIONS, schema)
+        await _forget_migrations(conn, schema)
+
+
+async def _forget_migrations(conn: Connection, schema: str) -> None:
+    """What is remembered of how a schema was made goes with it, also where somebody else has dropped it."""
+    if await conn.fetchval(MIGRATED):
+        await conn.execute(FORGET_MIGRATIONS, schema)
 
 
 async def swap(conn: Connection) -> None:
@@ -74,6 +81,7 @@ async def swap(conn: Connection) -> None:
         if await conn.fetchval(EXISTS, LIVE):
             await conn.execute(f'ALTER SCHEMA "{LIVE}" RENAME TO "{OLD}"')
             await conn.execute(RENAME_MIGRATIONS, LIVE, OLD)
+        await _forget_migrations(conn, LIVE)
         await conn.execute(f'ALTER SCHEMA "{FRESH}" RENAME TO "{LIVE}"')
         await conn.execute(RENAME_MIGRATIONS, FRESH, LIVE)
 

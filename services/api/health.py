@@ -115,4 +115,6 @@ async def _control(here: Here) -> Check:
     if reply is None:
         return Check(ok=False, detail="no control plane answers")
     said = WHY_DECODER.decode(reply)
+    if said.halted:
+        return Check(ok=False, detail=f"nothing is decided since record {said.halted}: muster verify says more")
     return Check(ok=True, detail=f"a {'leader' if said.leader else 'standby'} answers, at {said.position}")

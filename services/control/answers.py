@@ -23,6 +23,12 @@ def answering_why(control: ControlPlane, clock: Clock) -> Callable[[str, bytes],
         except (msgspec.DecodeError, msgspec.ValidationError):
             return _encoder.encode(Why(job_id=JobId(""), found=False, position=Position(0)))
         why = explain(control.cluster, ask.job_id, at=clock.now())
-        return _encoder.encode(msgspec.structs.replace(why, leader=control.leading))
+        halted = control.cluster.unread
+        if halted and why.code:
+            message = f"nothing is decided since record {halted}, which cannot be read or contradicts those before it"
+            why = msgspec.structs.replace(
+                why, message=message, next_action="tell the operator: muster verify says more"
+            )
+        return _encoder.encode(msgspec.structs.replace(why, leader=control.leading, halted=halted))
 
     return answer

@@ -75,7 +75,11 @@ class ControlPlane:
     def _must_not_decide(self) -> bool:
         """Whether the control plane's own records hold one that this version cannot read: it might say anything."""
         if self.cluster.unread and not self._halted:
-            logger.error("deciding_stopped", position=self.cluster.unread, hint="run a version that reads this record")
+            logger.error(
+                "deciding_stopped",
+                position=self.cluster.unread,
+                hint="muster verify says what is wrong with it; if it is of a newer version, run that",
+            )
         self._halted = bool(self.cluster.unread)
         return self._halted
 

@@ -37,6 +37,21 @@ async def test_a_dropped_schema_can_be_made_again(pool: Pool) -> None:
     assert len(await pool.fetch(TABLES, schema.FRESH)) == len(KEYS)
 
 
+async def test_a_schema_that_others_dropped_can_be_made_again(pool: Pool) -> None:
+    """By a projector, which makes the live tables, and by a rebuild, which puts new ones in their place."""
+    async with pool.acquire() as conn:
+        await schema.create(conn, schema.LIVE)
+        await conn.execute("DROP SCHEMA live CASCADE")
+        await schema.create(conn, schema.LIVE)
+        assert len(await pool.fetch(TABLES, schema.LIVE)) == len(KEYS)
+        await conn.execute("DROP SCHEMA live CASCADE")
+        await schema.create(conn, schema.FRESH)
+        await schema.swap(conn)
+        await schema.create(conn, schema.LIVE)
+
+    assert len(await pool.fetch(TABLES, schema.LIVE)) == len(KEYS)
+
+
 async def test_a_swap_moves_what_is_remembered_too(pool: Pool) -> None:
     """After a swap the next start applies nothing anew, and the old tables can go."""
     async with pool.acquire() as conn:

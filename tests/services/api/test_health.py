@@ -33,6 +33,19 @@ async def test_it_is_ready_when_everything_is_there(cell: Cell) -> None:
     assert (ready.status_code, ready.json()["ready"], ready.json()["lag"]) == (200, True, 0)
 
 
+async def test_it_is_not_ready_when_nothing_is_decided_any_more(cell: Cell) -> None:
+    """A control plane that met a record that it cannot obey answers, and says so."""
+    halted = msgspec.json.encode(Why(job_id=JobId(""), found=False, position=Position(9), halted=Position(7)))
+
+    async def say_halted(_: str, __: bytes) -> bytes:
+        return halted
+
+    async with serving(cell.system, Served(SUBJECTS.why, "why", say_halted, b"")):
+        ready = await cell.http.get("/readyz")
+    assert ready.status_code == 503
+    assert "since record 7" in ready.json()["checks"]["control"]["detail"]
+
+
 async def test_metrics_count_what_was_asked(cell: Cell) -> None:
     """Requests by route, not by address; answers of the gate; how far the tables are behind."""
     await cell.submit("k")

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from events.ask import Why, WhyAsk
-from events.base import JobId
-from events.job import HoldCode
+from events.base import JobId, TeamId
+from events.job import HoldCode, JobAdmitted
 from services.control.answers import answering_why
 from tests.fixtures.waiting import until
 from tests.services.control.cells import CLOCK, Cell, Hint
@@ -27,6 +27,20 @@ async def test_any_plane_says_why_and_whether_it_leads(memory: Cell) -> None:
     assert {(why.found, why.code, why.position) for why in said} == {
         (True, HoldCode.EXCEEDS_CLUSTER.value, memory.cluster.position)
     }
+
+
+async def test_a_plane_that_decides_nothing_any_more_says_so(memory: Cell) -> None:
+    """With the record that stopped it; whoever waits is told that it is for nothing of theirs."""
+    async with memory.plane("a", Hint(held=True)) as (plane, _):
+        await memory.gate.record([JobAdmitted(at=CLOCK.now(), team=TeamId("t"), job_id=JobId("nobodys"))])
+        memory.broken = {"one leader", "submitted first"}
+        await memory.submit("job", 4)
+        await until(lambda: plane.cluster.unread and plane.cluster.jobs)
+        payload = await answering_why(plane, CLOCK)("why", msgspec.json.encode(WhyAsk(job_id=JobId("job"))))
+        why = msgspec.json.decode(payload, type=Why)
+
+    assert why.halted == plane.cluster.unread
+    assert f"since record {why.halted}" in why.message
 
 
 @pytest.mark.parametrize("payload", [b"", b"{", b"[]", b'{"job_id": 7}', b"\xff"])

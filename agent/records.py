@@ -5,7 +5,8 @@ lock  identity.json  as_of  contact  runs/<run>/{start.json, stop.json, told, sh
 
 import os
 import shutil
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
@@ -17,6 +18,9 @@ from events.base import GpuUuid, JobId, NodeEpoch, NodeId, Position, RunId
 from events.desired import DesiredShare
 from events.job import StopCause
 from runtime.fault import Fault
+from runtime.logging import get_logger
+
+logger = get_logger(__name__)
 
 WORK_KEPT_MAX: Final = 50  # folders of ended runs in which something was left
 GONE: Final = ".gone-"  # before the name of a folder that is being removed
@@ -123,8 +127,10 @@ class Records:
         return _decoded(self.data_dir / "identity.json", Identity)
 
     def keep_identity(self, identity: Identity) -> None:
-        """`identity` is on the disk."""
-        _write(self.data_dir / "identity.json", msgspec.json.encode(identity), durable=True)
+        """`identity` is on the disk, if that can be written. Else the next agent has an older one, and joins anew."""
+        if identity != self.identity():
+            with _noted("identity"):
+                _write(self.data_dir / "identity.json", msgspec.json.encode(identity), durable=True)
 
     def keep_as_of(self, as_of: Position) -> None:
         """Nothing older is obeyed from now on. It need not survive the machine: a new boot is a new epoch."""
@@ -138,7 +144,8 @@ class Records:
 
     def keep_contact(self, boot_id: str, at_s: float) -> None:
         """An agent that restarts while the node is cut off does not begin to wait anew."""
-        _overwrite(self.data_dir / "contact", f"{boot_id} {at_s:020.6f}".encode())
+        with _noted("contact"):
+            _overwrite(self.data_dir / "contact", f"{boot_id} {at_s:020.6f}".encode())
 
     def begin(self, start: StartRecord) -> RunRecord:
         """The run is on the disk: it will never be started again."""
@@ -152,16 +159,17 @@ class Records:
         return record
 
     def keep_stop(self, run_id: RunId, stop: StopRecord) -> None:
-        """How far the stop has gone is on the disk."""
+        """How far the stop has gone is known, and on the disk if that can be written: a full one stops no stop."""
         record = self.runs[run_id]
         record.stop = stop
-        _write(record.folder / "stop.json", msgspec.json.encode(stop))
+        with _noted("stop"):
+            _write(record.folder / "stop.json", msgspec.json.encode(stop))
 
     def keep_told(self, run_id: RunId, told: Told) -> None:
         """The gate has accepted this of the run. A run that was forgotten meanwhile needs no note."""
         if (record := self.runs.get(run_id)) is not None:
             record.told |= {told}
-            with (record.folder / "told").open("a") as file:
+            with _noted("told"), (record.folder / "told").open("a") as file:
                 file.write(f"{told}\n")
 
     def forget(self, run_id: RunId) -> None:
@@ -192,7 +200,8 @@ class Records:
             if folder.name.startswith(GONE) or start is None:  # the agent ended while it removed or began it
                 shutil.rmtree(folder)
                 continue
-            told = frozenset(Told(word) for word in _read(folder / "told").decode().split())
+            words = set(_read(folder / "told").decode().split())
+            told = frozenset(word for word in Told if word in words)  # of a word that was cut off, nothing is known
             stop = _decoded(folder / "stop.json", StopRecord)
             self.runs[start.share.run_id] = RunRecord(folder, start, stop, told)
 
@@ -210,7 +219,17 @@ def pids_of(record: RunRecord, rank: int) -> Pids | None:
 
 def tell_job(record: RunRecord, reason: str, deadline: str) -> None:
     """The stop file says why, and until when: signals cannot."""
-    _write(record.stop_file, msgspec.json.encode({"reason": reason, "deadline": deadline}))
+    with _noted("stop file"):
+        _write(record.stop_file, msgspec.json.encode({"reason": reason, "deadline": deadline}))
+
+
+@contextmanager
+def _noted(what: str) -> Iterator[None]:
+    """What is written in the block is kept if it can be: without it, something is done once more after a restart."""
+    try:
+        yield
+    except OSError as error:
+        logger.error("note_not_kept", note=what, error=str(error))
 
 
 def _file_name(name: str) -> str:

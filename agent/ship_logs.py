@@ -115,9 +115,9 @@ class LogShipper:
         return self._marks[run_id]
 
     def _keep(self, record: RunRecord) -> None:
-        """The marks are on the disk. A run that was forgotten meanwhile needs none."""
+        """The marks are on the disk, if they can be. A run that was forgotten meanwhile needs none."""
         partial = record.folder / "shipped.json.part"
-        with suppress(FileNotFoundError):
+        with suppress(OSError):  # without them, some output is shipped again after a restart
             partial.write_bytes(msgspec.json.encode(self._marks_of(record)))
             partial.replace(record.folder / "shipped.json")
 

@@ -40,18 +40,26 @@ class Snapshots:
         return cluster
 
     def watch(self, cluster: Cluster, _stretch: Stretch) -> None:
-        """Save the cluster when it is time to, and enough has happened."""
+        """Save the cluster when it is time to, and enough has happened. Where it cannot be saved, deciding goes on."""
         now = self._clock.monotonic()
         if (
             now - self._saved_at < self._every_s
             or sequence_of(cluster.position) - sequence_of(self._saved) < EVENTS_MIN
         ):
             return
-        self._saved_at, self._saved = now, cluster.position
+        self._saved_at = now
+        try:
+            self._save(dump(cluster))
+        except OSError as error:  # a full disk: the next start reads more of the log
+            logger.error("snapshot_not_saved", path=str(self._path), error=str(error))
+        else:
+            self._saved = cluster.position
+
+    def _save(self, data: bytes) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         fresh = self._path.with_suffix(".fresh")
         with fresh.open("wb") as file:
-            file.write(dump(cluster))
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(self._path)

@@ -57,6 +57,23 @@ def test_a_snapshot_is_written_when_it_is_time_and_enough_has_happened(tmp_path:
     assert restored.position == cluster.position - EVENTS_MIN
 
 
+def test_a_snapshot_that_cannot_be_written_is_tried_again_in_its_time(tmp_path: Path, clock: ManualClock) -> None:
+    """Deciding goes on meanwhile: here a file stands where the folder should be, elsewhere a disk is full."""
+    folder = tmp_path / "control"
+    folder.touch()
+    kept = Snapshots(folder, clock, every_s=EVERY_S)
+    cluster = grown(3).cluster
+    cluster.position = Position(cluster.position + EVENTS_MIN)
+    clock.advance(EVERY_S)
+    kept.watch(cluster, ())
+    folder.unlink()
+    kept.watch(cluster, ())
+    assert not folder.exists()
+    clock.advance(EVERY_S)
+    kept.watch(cluster, ())
+    assert (folder / FILE).read_bytes() == dump(cluster)
+
+
 def test_without_a_snapshot_a_plane_starts_from_nothing(tmp_path: Path, clock: ManualClock) -> None:
     """As on its first day."""
     cluster = Snapshots(tmp_path, clock, every_s=EVERY_S).restore(log_id="test", end=Position(5))

@@ -195,10 +195,13 @@ async def test_an_agent_killed_in_the_middle_changes_nothing_for_its_ranks(agent
     log = agents.data_dir() / "runs" / RUN / "rank-0.log"
     await until(lambda: log.read_bytes().endswith(b"\n"), what="the rank says its pid")
     before = procfs.stat(int(log.read_text()))
+    assert before is not None
 
     child.kill()
     await child.wait()
-    assert procfs.stat(int(log.read_text())) == before
+    after = procfs.stat(int(log.read_text()))
+    assert after is not None
+    assert (after.pid, after.start_ticks) == (before.pid, before.start_ticks), "the same process; it runs or sleeps"
     agents.start()
     await asyncio.sleep(0)
     go.touch()

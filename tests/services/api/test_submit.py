@@ -48,7 +48,7 @@ WRONG: tuple[tuple[Any, int, str, str], ...] = (
     ({"spec": SPEC, "team": "a.b"}, 422, "invalid", "team: 'a.b' has a dot"),
     ({"spec": SPEC | {"team": "red"}, "team": "blue"}, 403, "forbidden", "team: the spec names 'red'"),
     ({"spec": SPEC, "kee": "k"}, 422, "invalid", "kee: Extra inputs are not permitted"),
-    ({"spec": "x"}, 422, "invalid", "spec: Input should be a valid dictionary, not 'x'"),
+    ({"spec": "x"}, 422, "invalid", "spec: must be a JSON object, not 'x'"),
     ({}, 422, "invalid", "spec: Field required"),
     ([], 422, "invalid", "body"),
     ({"spec": SPEC | {"env": {"A": "x" * 100_000}}}, 413, "too_large", "65536 is the most"),

@@ -80,6 +80,7 @@ class Agent:
         self._hint = asyncio.Event()
         self._hinted = START  # the newest value that was heard of
         self._looks = 0  # in vain, for it
+        self._absent_since_s: float | None = None  # since when nothing is desired of this node, not even nothing
         self._to_tell: list[Report] = []
         self._has_to_tell = asyncio.Event()
         self._told_at_once = REPORTS_MAX
@@ -200,6 +201,7 @@ class Agent:
             payload = await ask(connection, direct, b"", within_s=ANSWER_S)
             if payload is not None:
                 self._heard()
+                self._note_absence(absent=not payload)
             if payload:
                 self._take(payload)
             if payload is not None and await self._comes_later():
@@ -242,6 +244,26 @@ class Agent:
             hint = "Two agents have one node id. If this one is meant, remove its identity.json and start it again."
             logger.error("agent_superseded", by=desired.instance, epoch=desired.epoch, hint=hint)
         self._wake.set()
+
+    def _note_absence(self, *, absent: bool) -> None:
+        """Told for long that nothing is desired of this life, the node is one that the log does not know: as if lost.
+
+        What is desired of a node stays written from its joining on. The log is another than the one that was joined.
+        """
+        identity = self._node.identity
+        if not absent or identity.epoch == 0 or self._superseded():
+            self._absent_since_s = None
+            return
+        now_s = self._clock.monotonic()
+        if self._absent_since_s is None:
+            self._absent_since_s = now_s
+        elif now_s - self._absent_since_s >= self._timing.lost_after_s:
+            logger.error("node_forgotten", epoch=identity.epoch, hint="The log is another one: the node joins it anew.")
+            self._absent_since_s = None
+            self._desired = Desired(
+                node_id=self._node_id, epoch=identity.epoch, instance=identity.instance, as_of=START, lost=True
+            )
+            self._wake.set()
 
     def _superseded(self) -> bool:
         identity = self._node.identity
@@ -307,6 +329,8 @@ class Agent:
             case Accepted(position=position):
                 for action in batch:
                     note(action, self._node, position)
+                    if isinstance(action, Join):
+                        self._desired = None  # of the life before, perhaps of another log
                 self._told_at_once = min(REPORTS_MAX, self._told_at_once * 2)
                 return True
             case Refused() as refused:

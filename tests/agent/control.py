@@ -85,6 +85,11 @@ class Control:
         payload = msgspec.json.encode(desired)
         assert await stored(self._connection, subject, payload, headers={}, within_s=5)
 
+    async def forget(self) -> None:
+        """A log that has just begun: nothing is desired of anybody, and positions are low again."""
+        await self._connection.jetstream().purge_stream("DESIRED")
+        self._sequence = 1
+
     def forge_epoch(self) -> None:
         """The node's life is a newer one than its agent was ever told of."""
         self._sequence += 1

@@ -16,7 +16,7 @@ from events.ask import RefusalCode, Refused
 from events.base import GpuUuid, NodeEpoch, RunId
 from events.desired import Heartbeat, Order
 from events.job import Checkpoint, Ranks, StopCause
-from events.node import EndReason, GpusReleased, NodeJoined, ShareEnded, ShareStarted
+from events.node import EndReason, GpusFoundClean, GpusReleased, NodeJoined, ShareEnded, ShareStarted
 from runtime.nats import Connection
 from tests.agent.conftest import Agents
 from tests.agent.control import NODE, Control, log_of, settings_of, share_of
@@ -370,6 +370,22 @@ async def test_a_node_declared_lost_ends_what_runs_and_joins_anew(agents: Agents
 
     assert agents.processes() == []
     assert control.told(ShareEnded) == []
+
+
+async def test_a_node_that_the_log_does_not_know_joins_anew(agents: Agents, control: Control) -> None:
+    """The store of the servers was emptied: what ran for the old log is ended, and the new one is joined and obeyed."""
+    agents.start(lost_after_s=2.0, reread_every_s=0.5)
+    gpus = await control.pooled()
+    await control.want(share_of(gpus[:1], "sleep", "60"))
+    await control.heard(ShareStarted, RUN)
+
+    await control.forget()
+    await until(lambda: len(control.told(NodeJoined)) == 2, what="it joins again")
+    assert agents.processes() == []
+    await until(lambda: len(control.told(GpusFoundClean)) == 2, what="its GPUs are clean")
+
+    await control.want(share_of(gpus[:1], "true", job="jbb"))
+    await control.ended(RunId("jbb-1"))
 
 
 async def test_leftovers_without_a_record_are_ended_before_gpus_are_clean(agents: Agents, control: Control) -> None:

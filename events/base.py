@@ -21,6 +21,7 @@ NodeEpoch = NewType(
 )  # position of the node's `NodeJoined`
 Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]  # also in tables
 Code = Annotated[int, msgspec.Meta(ge=-(1 << 31), lt=1 << 31)]  # the same, where less than 0 means something
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=31_536_000)]  # a year at the most
 Moment = Annotated[datetime, msgspec.Meta(tz=True)]  # a time that says its zone
 
 SEQUENCE_BITS: Final = 40

@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from events.base import POLICY, Event, Family
+from events.base import POLICY, Event, Family, Seconds
 
 
 class PolicySet(Event, kw_only=True, frozen=True, tag="musterbook.policy.set.v1"):
@@ -10,5 +10,5 @@ class PolicySet(Event, kw_only=True, frozen=True, tag="musterbook.policy.set.v1"
 
     family: ClassVar[Family] = POLICY
 
-    suspect_after_s: float = 30.0  # silence after which nothing new is placed on a node
-    lost_after_s: float = 90.0  # silence after which a node is declared lost; more than suspect_after_s
+    suspect_after_s: Seconds = 30.0  # silence after which nothing new is placed on a node
+    lost_after_s: Seconds = 90.0  # silence after which a node is declared lost; more than suspect_after_s

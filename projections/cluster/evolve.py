@@ -39,7 +39,7 @@ from projections.cluster.index import (
     put_run,
     put_slots,
 )
-from projections.cluster.state import Cluster, Failure, Job, JobState, Node, NodeState, Run
+from projections.cluster.state import BACK_OFF_MAX, Cluster, Failure, Job, JobState, Node, NodeState, Run
 
 APPLICATION_CAUSES: Final = frozenset({StopCause.RANK_FAILED, StopCause.TIME_LIMIT})
 
@@ -193,7 +193,7 @@ def _requeued(cluster: Cluster, e: JobRequeued, recorded: Recorded) -> None:
         replace(
             job,
             state=JobState.QUEUED,
-            not_before=e.not_before,
+            not_before=min(e.not_before, recorded.at + BACK_OFF_MAX),  # the writer's clock may be years ahead
             failures_application=job.failures_application + application,
             failures_infrastructure=job.failures_infrastructure + (not application),
         ),

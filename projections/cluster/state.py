@@ -4,7 +4,7 @@ The things are frozen; the maps change in place, have one owner, and are forked 
 """
 
 from collections.abc import MutableMapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -29,6 +29,8 @@ from projections.cluster.overlay import Buckets, Lines, fork_map
 FOLD_VERSION: Final = 1  # of what a snapshot holds: another version is thrown away
 PRIORITY_RANK: Final = {Priority.URGENT: 0, Priority.HIGH: 1, Priority.NORMAL: 2, Priority.LOW: 3}
 NO_POLICY: Final = PolicySet(at=datetime.fromisoformat("1970-01-01T00:00:00+00:00"))
+
+BACK_OFF_MAX: Final = timedelta(seconds=300)
 
 OrderKey = tuple[float, ...]
 Slots = int  # bit n is slot n; 0 is none, which no message may carry

@@ -105,7 +105,9 @@ async def _tables(here: Here) -> tuple[Position, Check, int]:
 def _projector(position: Position, end: Position | None) -> Check:
     if end is None or not position:
         return Check(ok=False, detail="not known")
-    return Check(ok=end - position <= LAG_MAX, detail=f"{max(0, end - position)} events behind")
+    if position > end:
+        return Check(ok=False, detail="the tables are of another log, or of one that was longer: muster rebuild")
+    return Check(ok=end - position <= LAG_MAX, detail=f"{end - position} events behind")
 
 
 async def _control(here: Here) -> Check:

@@ -16,12 +16,11 @@ from events.job import (
     StopCause,
 )
 from events.node import EndReason
-from projections.cluster.state import Cluster, Job, JobState, Run
+from projections.cluster.state import BACK_OFF_MAX, Cluster, Job, JobState, Run
 from projections.cluster.tick import Tick
 
 DECIDED_MAX: Final = 1_000  # runs and jobs in one round; the rest is the next round's
 BACK_OFF_S: Final = 1.0  # before the second attempt, doubled with each further one
-BACK_OFF_MAX_S: Final = 300.0
 
 CAUSES: Final = {
     EndReason.EXITED: StopCause.RANK_FAILED,
@@ -96,7 +95,7 @@ def _outcome(run: Run, job: Job, tick: Tick) -> Event:
     failures = job.failures_application if application else job.failures_infrastructure
     retries = job.spec.retries_application if application else job.spec.retries_infrastructure
     if failures < retries:
-        wait_s = min(BACK_OFF_S * 2**failures, BACK_OFF_MAX_S)
-        return JobRequeued(**ids, cause=cause, not_before=tick.at + timedelta(seconds=wait_s))
+        wait = min(timedelta(seconds=BACK_OFF_S * 2 ** min(failures, 16)), BACK_OFF_MAX)
+        return JobRequeued(**ids, cause=cause, not_before=tick.at + wait)
     node_id, exit_code = _evidence(run)
     return JobFailed(**ids, cause=cause, node_id=node_id, exit_code=exit_code)

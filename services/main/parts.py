@@ -51,6 +51,7 @@ logger = get_logger(__name__)
 BEAT_EVERY_S: Final = 0.5  # of a control plane, so that it knows that beats come through
 LOG_WITHIN_S: Final = 60.0  # for a log that is being founded
 LOG_EVERY_S: Final = 0.5
+TABLES_AGAIN_S: Final = 5.0
 
 Trouble = TypeVar("Trouble", Fault, LogFault)
 Settings = TypeVar("Settings", bound=CommonSettings)
@@ -229,7 +230,17 @@ async def projector(stop: Stop) -> None:
         database(settings, "projector") as pool,
     ):
         await standing_log(connection, settings)
-        await run_until_stopped(stop, project(reader, pool, Progress()))
+        await run_until_stopped(stop, _projecting(reader, pool))
+
+
+async def _projecting(reader: WireReader, pool: Pool) -> None:
+    """Never returns. What an operator has to mend is said, and looked at again; other parts of the process go on."""
+    while True:
+        try:
+            await project(reader, pool, Progress())
+        except Fault as fault:
+            logger.error("tables_stand_still", code=fault.code, sentence=fault.sentence, hint=fault.hint)
+            await asyncio.sleep(TABLES_AGAIN_S)
 
 
 @asynccontextmanager

@@ -57,6 +57,8 @@ def _made_of(kind: Any) -> st.SearchStrategy[Any]:
         return st.dictionaries(values(arguments[0]), values(arguments[1]), max_size=4)
     if origin is Annotated and arguments[0] is int:
         return _within(arguments[1])
+    if origin is Annotated and arguments[0] is float:
+        return st.floats(arguments[1].gt, arguments[1].le, exclude_min=True)
     if origin is Annotated:
         return values(arguments[0])
     raise AssertionError(f"no strategy for {kind!r}: say here how it is drawn")

@@ -1,5 +1,8 @@
 """What becomes of runs, in every race that an agent and a user can win."""
 
+from datetime import timedelta
+
+import msgspec
 import pytest
 
 from events.base import JobId, NodeId, TeamId
@@ -261,3 +264,17 @@ def test_a_time_limit_reported_by_the_node_ends_the_job_as_timed_out() -> None:
 
     assert names(world.rounds()) == ["JobTimedOut"]
     assert TeamId("t") == world.records[-1].event.team  # type: ignore[attr-defined]
+
+
+def test_a_leader_whose_clock_is_years_ahead_delays_no_retry_for_long() -> None:
+    """What is waited for is bounded by the server's time."""
+    world = World({"n1": 8})
+    job = placed(world, retries_application=1)
+    world.end(job, code=1)
+    world.release(job)
+    ahead = msgspec.structs.replace(world.tick(), at=world.at + timedelta(days=3_000))
+    world.add(*decide_all(world.cluster, ahead))
+    world.wait(301)
+    world.rounds()
+
+    assert world.cluster.jobs[job].attempt == 2

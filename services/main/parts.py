@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from events.desired import Heartbeat
 from events.log.append import JetStreamLog
-from events.log.port import LogFault
+from events.log.port import LogFault, Reader
 from events.log.streams import Founded, StreamSettings, check
 from events.log.wire import WireReader
 from events.subjects import DESIRED_STREAM, Subjects, last_token
@@ -230,10 +230,10 @@ async def projector(stop: Stop) -> None:
         database(settings, "projector") as pool,
     ):
         await standing_log(connection, settings)
-        await run_until_stopped(stop, _projecting(reader, pool))
+        await run_until_stopped(stop, projecting(reader, pool))
 
 
-async def _projecting(reader: WireReader, pool: Pool) -> None:
+async def projecting(reader: Reader, pool: Pool) -> None:
     """Never returns. What an operator has to mend is said, and looked at again; other parts of the process go on."""
     while True:
         try:

@@ -12,6 +12,7 @@ from events.codec import TYPES, type_of
 from runtime.embedded.nats import EmbeddedNats
 from runtime.embedded.postgres import EmbeddedPostgres
 from runtime.nats import Connection
+from runtime.postgres import create_pool
 from runtime.serve_requests import Served, serving
 from tests.services.api.cell import SPEC, SUBJECTS, Cell, open_cell
 
@@ -159,3 +160,18 @@ async def test_a_wrong_request_is_told_in_words(cell: Cell, path: str, body: byt
 
     assert answer.status_code == 422
     assert answer.json()["detail"].startswith(detail)
+
+
+async def test_tables_ahead_of_the_log_are_of_no_use(cell: Cell, postgres_dsn: str) -> None:
+    """They show another log, or one that was cut: not ready, and the way out is named."""
+    await cell.get("/v1/jobs", min_position=(await cell.submit())["position"])
+    pool = await create_pool(postgres_dsn, name="test", size_max=1)
+    try:
+        await pool.execute("UPDATE live.projection_position SET position = position + 1000")
+    finally:
+        await pool.close()
+
+    checks = (await cell.http.get("/readyz")).json()["checks"]
+
+    assert not checks["projector"]["ok"]
+    assert "muster rebuild" in checks["projector"]["detail"]

@@ -35,6 +35,19 @@ def test_placements_and_holds_of_a_round_are_bounded() -> None:
     world.assert_sound()
 
 
+def test_jobs_that_were_admitted_over_many_rounds_are_placed_over_some() -> None:
+    """No GPU came for long, then all at once: a round gives away so many and no more."""
+    world = World()
+    full(world, PLACED_MAX + 16)
+    world.rounds()
+    for number in range(-(-(PLACED_MAX + 16) // 16)):
+        world.join(f"n{number:03d}", 16)
+
+    placed = [sum(isinstance(e, JobPlaced) for e in world.round()) for _ in range(3)]
+
+    assert placed == [PLACED_MAX, 16, 0]
+
+
 def test_runs_that_end_together_are_settled_over_some_rounds() -> None:
     """A thousand a round, all in the end."""
     nodes = {f"n{number:03d}": 16 for number in range(-(-(RUNS_MAX + 50) // 16))}

@@ -19,6 +19,7 @@ import pytest
 
 from services.main.background import end_leftovers, leftovers
 from tests.e2e.user import User, eventually
+from tests.fixtures.waiting import freeze
 
 CHAOS_S: Final = float(os.environ.get("CHAOS_S", "15"))
 SEED: Final = int(os.environ.get("CHAOS_SEED", "1"))
@@ -124,7 +125,7 @@ def hit(user: User, random: Random) -> str:
         if not frozen_s:
             os.kill(pid, signal.SIGKILL)
             return f"{part} {pid}: killed"
-        os.kill(pid, signal.SIGSTOP)
+        freeze(pid)
         time.sleep(frozen_s)
         os.kill(pid, signal.SIGCONT)
     return f"{part} {pid}: frozen for {frozen_s:.1f} s"

@@ -9,6 +9,7 @@ import pytest
 
 from services.main.background import end_leftovers
 from tests.e2e.user import User, eventually
+from tests.fixtures.waiting import freeze
 
 pytestmark = [pytest.mark.slow]
 
@@ -39,7 +40,7 @@ def test_a_silent_nodes_job_starts_elsewhere_and_its_return_ends_the_old_ranks(u
     eventually(starts.exists, "it runs")
     attempt, node_id, pid = starts.read_text().split()
     frozen = agent_of(user, node_id)
-    os.kill(frozen, signal.SIGSTOP)
+    freeze(frozen)
 
     assert user.muster("wait", job_id, "--timeout", "40").code == 0
     assert (attempt, Path(f"/proc/{pid}").exists()) == ("1", True), "the first attempt's rank lives on, out of reach"

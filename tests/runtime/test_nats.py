@@ -12,7 +12,7 @@ import structlog.testing
 from runtime.embedded.nats import EmbeddedNats
 from runtime.fault import Fault
 from runtime.nats import Connection, Login, connect
-from tests.fixtures.waiting import until
+from tests.fixtures.waiting import freeze, until
 
 
 async def test_a_connection_comes_back_after_a_restart_of_the_server(
@@ -47,7 +47,7 @@ async def test_a_server_that_does_not_answer_in_time_breaks_nothing(
 ) -> None:
     """Its late answers find their place: the connection is as good as before."""
     assert nats_server.pid is not None
-    os.kill(nats_server.pid, signal.SIGSTOP)
+    freeze(nats_server.pid)
     assert not await nats_connection.alive(within_s=0.05)
     with pytest.raises(nats.errors.FlushTimeoutError):
         await nats_connection.flush(timeout=0.05)

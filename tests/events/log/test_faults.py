@@ -22,7 +22,7 @@ from runtime.embedded.nats import EmbeddedNats
 from runtime.nats import Connection
 from tests.events.log.rigs import cancel, connected, decided, following, read_to, started, submitted, taken, wired
 from tests.events.log.test_streams import create
-from tests.fixtures.waiting import until
+from tests.fixtures.waiting import freeze, until
 
 FIRST = position_of(1, 1)
 
@@ -53,7 +53,7 @@ async def reader(request: pytest.FixtureRequest, nats_server: EmbeddedNats, stac
 def pause(server: EmbeddedNats) -> None:
     """The server answers nothing, and its connections stay."""
     assert server.pid
-    os.kill(server.pid, signal.SIGSTOP)
+    freeze(server.pid)
 
 
 def go_on(server: EmbeddedNats) -> None:

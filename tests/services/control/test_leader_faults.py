@@ -19,7 +19,7 @@ from projections.cluster.state import Cluster
 from runtime.embedded.nats import EmbeddedNats
 from runtime.lease import Lease
 from runtime.nats import connect
-from tests.fixtures.waiting import until
+from tests.fixtures.waiting import freeze, until
 from tests.services.control.cells import CLOCK, Cell, Go, Hint, Way, answer_lost, ask_lost
 
 LEASE_S: Final = 1.0
@@ -84,7 +84,7 @@ async def test_a_server_that_stands_still_longer_than_any_answer_stalls_nothing(
         lease.held = True
         await until(lambda: log.waiting)
         assert nats_server.pid is not None
-        os.kill(nats_server.pid, signal.SIGSTOP)
+        freeze(nats_server.pid)
         try:
             log.at_append.set()
             await until(lambda: log.failed)

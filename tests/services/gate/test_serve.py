@@ -23,6 +23,7 @@ from runtime.embedded.principals import agent_user, team_user
 from runtime.nats import Connection, connect
 from services.gate.gate import Gate, open_gate
 from services.gate.serve import serve
+from tests.fixtures.waiting import freeze
 
 RED, BLUE, NODE = TeamId("red"), TeamId("blue"), NodeId("node-1")
 SUBJECTS = Subjects()
@@ -175,7 +176,7 @@ async def test_a_server_that_does_not_answer_means_unknown_and_the_same_key_find
     accepted = await cell.gate.submit(RED, Submit(key="before", spec=SPEC), "user:ada")
     assert isinstance(accepted, Accepted)
     assert cell.server.pid is not None
-    os.kill(cell.server.pid, signal.SIGSTOP)
+    freeze(cell.server.pid)
     try:
         answer = await cell.gate.submit(RED, Submit(key="k", spec=SPEC), "user:ada")
     finally:

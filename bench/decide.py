@@ -16,8 +16,9 @@ from events.head import LeadershipTaken
 from events.job import JobPlaced, JobSpec, JobSubmitted
 from events.node import EndReason, GpusFoundClean, GpusReleased, NodeJoined, ShareEnded, ShareStarted
 from projections.cluster.evolve import evolve
+from projections.cluster.job import Shape
 from projections.cluster.place import Room, place
-from projections.cluster.state import Cluster, Shape
+from projections.cluster.state import Cluster
 from projections.cluster.tick import Tick
 from projections.cluster.why import explain
 from services.admission.decide import decide as admit

@@ -67,6 +67,8 @@ NODE: Final = Family("node", ("node_id",), "gate")
 FLEET: Final = Family("fleet", ("node_id",), "control")
 HEAD: Final = Family("head", (), "control")
 POLICY: Final = Family("policy", (), "gate")
+QUEUES: Final = Family("queues", (), "gate")
+OPERATOR: Final = Family("operator", ("node_id",), "gate")
 
 
 class Event(msgspec.Struct, kw_only=True, frozen=True, tag_field="type"):
@@ -80,6 +82,12 @@ class Event(msgspec.Struct, kw_only=True, frozen=True, tag_field="type"):
     at: Moment  # CloudEvents `time`: what the writer believed; measured and charged is `Recorded.at`
     by: str = ""  # CloudEvents `authid`: who asked, from the connection and the subject; empty for the control plane
     trace: str = ""  # CloudEvents `traceparent`
+
+
+class StandingDocument(Event, kw_only=True, frozen=True):
+    """A whole document on one literal subject. It is written only over the one that its writer saw, so edits never race."""
+
+    replaces: Position | None = None  # of the one its writer saw; `START`: none was there; None: whatever is there
 
 
 class Unreadable(Event, kw_only=True, frozen=True, tag="musterbook.unreadable"):

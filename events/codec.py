@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 
 import msgspec
 
-from events import fleet, head, job, node, policy
+from events import fleet, head, job, node, operator, policy, queues
 from events.base import Event, Family, Moment, RunId, Unreadable, job_id_of
 from events.subjects import family_subject
 
@@ -23,8 +23,15 @@ AnyEvent = (
     | job.JobCancelRequested
     | job.JobRejected
     | job.JobAdmitted
+    | job.AdmissionWithdrawn
     | job.JobHeld
     | job.JobPlaced
+    | job.GpusEarmarked
+    | job.EarmarkDropped
+    | job.StartPromised
+    | job.PromiseMoved
+    | job.PromiseDropped
+    | job.ConsolidationProposed
     | job.RunStarted
     | job.RunStopping
     | job.JobRequeued
@@ -36,7 +43,10 @@ AnyEvent = (
     | node.GpusFoundClean
     | node.ShareStarted
     | node.ShareEnded
+    | node.CheckpointSaved
     | node.GpusReleased
+    | operator.NodeCordoned
+    | operator.NodeUncordoned
     | fleet.NodeSuspected
     | fleet.NodeRecovered
     | fleet.NodeLost
@@ -44,6 +54,7 @@ AnyEvent = (
     | head.LeadershipTaken
     | head.RoundDecided
     | policy.PolicySet
+    | queues.QueuesSet
 )
 TYPES: Final[tuple[type[Event], ...]] = get_args(AnyEvent)
 

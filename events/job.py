@@ -53,6 +53,20 @@ class Checkpoint(msgspec.Struct, frozen=True):
     directory: str = ""  # MUSTER_CHECKPOINT_DIR; empty: one of the job's own under the agent's data directory
 
 
+class Domain(StrEnum):
+    """A part of the network, from the smallest to the largest."""
+
+    RACK = "rack"
+    SPINE = "spine"
+
+
+class Topology(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How close together the shares of a gang must be, or should."""
+
+    within: Domain
+    required: bool = True  # False: as few of them as hold the gang
+
+
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a user wants to run, checked: every field is within its limits."""
 
@@ -73,6 +87,10 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     retries_application: Count = 0  # after a rank exited with another code than 0
     retries_infrastructure: Count = 3  # after a failure of ours: node lost or rebooted, ranks that could not be started
     on_lost: OnLost = OnLost.RESTART
+    min_gpus: Count = 0  # an elastic gang starts with so many at the least; 0: with all
+    topology: Topology | None = None
+    labels: dict[str, str] = {}  # that its nodes must have
+    tolerates: tuple[str, ...] = ()  # taints of nodes that it may go to all the same
 
 
 class NodeShare(msgspec.Struct, frozen=True, array_like=True):
@@ -87,11 +105,60 @@ class HoldCode(StrEnum):
     """Why a job waits. Stable: programs compare them. The numbers are computed when asked."""
 
     NOT_EVALUATED = "not_evaluated"  # no round has looked at it yet
+    # Held
+    QUEUE_PAUSED = "queue_paused"  # its queue, or one above it, is paused or on hold
     BACKING_OFF = "backing_off"  # requeued, and its not_before has not come
+    # Impossible with the numbers of now
     NO_SUCH_GPU = "no_such_gpu"  # no node has, or ever had, a GPU of an accepted type
+    NO_SUCH_NODE = "no_such_node"  # nodes with such GPUs lack its labels, or have taints that it does not tolerate
     EXCEEDS_CLUSTER = "exceeds_cluster"  # larger than all that the cluster has, free or not
+    EXCEEDS_DOMAIN = "exceeds_domain"  # larger than any one rack, or spine, that it must stay within
+    EXCEEDS_LIMIT = "exceeds_limit"  # larger than the limit of its queue, or of one above it
+    EXCEEDS_FLOOR = "exceeds_floor"  # cannot be preempted, and is larger than what its team has for sure
+    # Over quota
+    OVER_LIMIT = "over_limit"  # its queue, or one above it, is at its limit
+    OVER_FLOOR = "over_floor"  # cannot be preempted, and what its team has for sure is in use by others of that kind
+    OVER_SHARE = "over_share"  # its team has its share, and nothing is left to borrow
+    RUNNING_MAX = "running_max"  # its queue runs as many jobs as it may
+    BEHIND = "behind"  # another holds up its queue, which is strict
+    # Room
+    NODES_UNWELL = "nodes_unwell"  # would fit if suspect, lost or cordoned nodes were well
     NO_ROOM = "no_room"  # fits the cluster, not what is free now
-    NODES_UNWELL = "nodes_unwell"  # would fit if suspect or lost nodes were well
+    SCATTERED = "scattered"  # as many GPUs are free as it needs, in pieces that do not hold it
+    RESERVED = "reserved"  # what is free is promised to a gang before it, which it would delay
+    WAITS_FOR_PREEMPTED = "waits_for_preempted"  # others are being stopped for it
+    PROMISED = "promised"  # nodes drain towards it
+
+
+IMPOSSIBLE = frozenset(
+    {
+        HoldCode.NO_SUCH_GPU,
+        HoldCode.NO_SUCH_NODE,
+        HoldCode.EXCEEDS_CLUSTER,
+        HoldCode.EXCEEDS_DOMAIN,
+        HoldCode.EXCEEDS_LIMIT,
+        HoldCode.EXCEEDS_FLOOR,
+    }
+)  # what waits so takes part in nothing until something else is said of it
+
+
+class PromiseCause(StrEnum):
+    """Why a promise was moved or dropped."""
+
+    OVERTAKEN = "overtaken"  # a job before it in the order took what was promised
+    OVERRUN = "overrun"  # a run that was to have ended goes on
+    NODE = "node"  # a node of it is gone, unwell, cordoned, or lost a GPU
+    EARLIER = "earlier"  # what ended early lets it start sooner
+    POLICY = "policy"  # fewer gangs may hold promises, or it is no longer among the first
+    CHANGED = "changed"  # the job is cancelled, or is no longer admitted, or can no longer be held
+    PREEMPTION = "preemption"  # others are stopped for it instead
+
+
+class EarmarkCause(StrEnum):
+    """Why what was set aside for a job no longer is."""
+
+    NODE = "node"  # a node of it is gone, unwell, or lost a GPU
+    CHANGED = "changed"  # the job is cancelled, or is no longer admitted
 
 
 class StopCause(StrEnum):
@@ -102,6 +169,9 @@ class StopCause(StrEnum):
     RANK_FAILED = "rank_failed"  # a rank exited with another code than 0
     START_FAILED = "start_failed"  # a node could not start its ranks
     NODE_LOST = "node_lost"  # a node was declared lost, rebooted, or joined anew
+    PREEMPTED = "preempted"  # for a more urgent job, or one of a team that has less than its share
+    CONSOLIDATED = "consolidated"  # moved, so that a gang finds whole nodes
+    QUEUE_HELD = "queue_held"  # its queue, or one above it, was put on hold
 
 
 class IntakeEvent(Event, kw_only=True, frozen=True):
@@ -146,6 +216,14 @@ class JobRejected(JobEvent, kw_only=True, frozen=True, tag="musterbook.job.rejec
 class JobAdmitted(JobEvent, kw_only=True, frozen=True, tag="musterbook.job.admitted.v1"):
     """The job may run, whole: it waits for GPUs only."""
 
+    borrowing: bool = (
+        False  # beyond its team's share: it goes behind those within theirs, and is the first to be preempted
+    )
+
+
+class AdmissionWithdrawn(JobEvent, kw_only=True, frozen=True, tag="musterbook.job.admission_withdrawn.v1"):
+    """The job is queued again, at its old age: it waited for GPUs too long, or its team's share has become smaller."""
+
 
 class JobHeld(JobEvent, kw_only=True, frozen=True, tag="musterbook.job.held.v1"):
     """The reason code of a waiting job changed. Numbers are computed from the log when asked."""
@@ -162,7 +240,64 @@ class JobPlaced(JobEvent, kw_only=True, frozen=True, tag="musterbook.job.placed.
 
     run_id: RunId  # "<job>-<attempt>": deciding again gives the same id
     attempt: Count  # 1 for the first
-    shares: tuple[NodeShare, ...]  # one per node, ordered by node_id; node ranks follow this order
+    shares: tuple[NodeShare, ...]  # one per node, ordered by node_id
+    ranks: tuple[
+        Count, ...
+    ] = ()  # node rank n is shares[ranks[n]]: neighbours in the network; empty: in order of shares
+
+
+class GpusEarmarked(JobEvent, kw_only=True, frozen=True, tag="musterbook.job.gpus_earmarked.v1"):
+    """These GPUs are set aside for the job, whole gang, and runs that hold some of them are to end for it.
+
+    One decision: victims and destination. Until `JobPlaced` or `EarmarkDropped` they are given to no other job, whether
+    they are free by now or not.
+    """
+
+    shares: tuple[NodeShare, ...]  # one per node, ordered by node_id; those not free are the victims'
+    victims: tuple[RunId, ...] = ()  # whole gangs, in order; none where a moved job's new place is set aside
+    ranks: tuple[Count, ...] = ()  # as in `JobPlaced`
+    moved: bool = False  # the victims are moved, so that whole nodes come free: each has an earmark of its own
+
+
+class EarmarkDropped(JobEvent, kw_only=True, frozen=True, tag="musterbook.job.earmark_dropped.v1"):
+    """What was set aside for the job is anyone's again. Victims that were told to end do so."""
+
+    cause: EarmarkCause
+
+
+class StartPromised(JobEvent, kw_only=True, frozen=True, tag="musterbook.job.start_promised.v1"):
+    """These GPUs drain towards the job: whatever starts there before it ends before `start`."""
+
+    shares: tuple[NodeShare, ...]  # one per node, ordered by node_id
+    start: Moment | None  # when all of them are free, by declared runtimes; None: one that runs there has none
+
+
+class PromiseMoved(JobEvent, kw_only=True, frozen=True, tag="musterbook.job.promise_moved.v1"):
+    """The promise is another one now."""
+
+    shares: tuple[NodeShare, ...]
+    start: Moment | None
+    cause: PromiseCause
+
+
+class PromiseDropped(JobEvent, kw_only=True, frozen=True, tag="musterbook.job.promise_dropped.v1"):
+    """The job has no promise any more."""
+
+    cause: PromiseCause
+
+
+class Move(msgspec.Struct, frozen=True):
+    """A run that would go elsewhere, and where."""
+
+    run_id: RunId
+    shares: tuple[NodeShare, ...]
+
+
+class ConsolidationProposed(JobEvent, kw_only=True, frozen=True, tag="musterbook.job.consolidation_proposed.v1"):
+    """The job would have room if these moves were made: each moved job has a new place. Nothing is done about it."""
+
+    shares: tuple[NodeShare, ...]  # where the job would be
+    moves: tuple[Move, ...]
 
 
 class RunStarted(JobEvent, kw_only=True, frozen=True, tag="musterbook.job.run_started.v1"):

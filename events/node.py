@@ -37,7 +37,8 @@ class NodeJoined(NodeReport, kw_only=True, frozen=True, tag="musterbook.node.joi
     address: str  # where its ranks are reached by those of other nodes
     port_base: Count  # first of the ports for rendezvous; slot n of a run's first rank uses port_base + n
     agent_version: str = ""
-    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    labels: dict[str, str] = msgspec.field(default_factory=dict)  # "rack" and "spine" say where it stands
+    taints: tuple[str, ...] = ()  # only jobs that tolerate all of them come here
 
 
 class GpusFoundClean(NodeReport, kw_only=True, frozen=True, tag="musterbook.node.gpus_found_clean.v1"):
@@ -63,6 +64,14 @@ class ShareEnded(NodeReport, kw_only=True, frozen=True, tag="musterbook.node.sha
     exit_code: Code = 0  # of the first rank that failed; 128 + n after signal n; 0: all ranks succeeded
     rank: Code = -1  # which rank that was; -1: none failed
     message: str = ""  # what could not be done, for `start_failed`
+
+
+class CheckpointSaved(NodeReport, kw_only=True, frozen=True, tag="musterbook.node.checkpoint_saved.v1"):
+    """The run says that its progress is safe: work before this record is not lost when it is stopped."""
+
+    node_epoch: NodeEpoch
+    run_id: RunId
+    number: Count  # the job's own count of them
 
 
 class GpusReleased(NodeReport, kw_only=True, frozen=True, tag="musterbook.node.gpus_released.v1"):

@@ -1,14 +1,62 @@
 """The policy family (`policy`, one literal subject): what the control plane obeys, each event the whole document."""
 
+from enum import StrEnum
 from typing import ClassVar
 
-from events.base import POLICY, Event, Family, Seconds
+from events.base import POLICY, Count, Family, Seconds, StandingDocument
 
 
-class PolicySet(Event, kw_only=True, frozen=True, tag="musterbook.policy.set.v1"):
+class PlacePolicy(StrEnum):
+    """Which of the nodes that hold a job gets it."""
+
+    BEST_FIT = "best-fit"  # the fullest; whole nodes stay whole
+    FIRST_FIT = "first-fit"  # the first by name
+    SPREAD = "spread"  # the emptiest
+
+
+class JobOrder(StrEnum):
+    """Which waiting job is tried first."""
+
+    FAIR = (
+        "fair"  # within its team's share before beyond it, then priority class, then the team with the least, then age
+    )
+    PRIORITY = "priority"  # priority class, then age
+    FIFO = "fifo"  # age
+    SJF = "sjf"  # the shortest declared runtime, then age; those without one last
+
+
+class Overrun(StrEnum):
+    """What becomes of a run that reaches its declared runtime."""
+
+    KILL = "kill"
+    EXTEND = "extend"  # it runs on, and promises that counted on its end slip
+
+
+class Consolidation(StrEnum):
+    """What is done when the free GPUs would hold a gang but are scattered."""
+
+    OFF = "off"
+    PROPOSE = "propose"  # the moves that would make room are written down
+    DO = "do"  # they are made
+
+
+class PolicySet(StandingDocument, kw_only=True, frozen=True, tag="musterbook.policy.set.v1"):
     """From here on the control plane decides by this policy. Replaces the one before, whole."""
 
     family: ClassVar[Family] = POLICY
 
     suspect_after_s: Seconds = 30.0  # silence after which nothing new is placed on a node
     lost_after_s: Seconds = 90.0  # silence after which a node is declared lost; more than suspect_after_s
+    placement: PlacePolicy = PlacePolicy.BEST_FIT
+    order: JobOrder = JobOrder.FAIR
+    blocking: bool = False  # a job that cannot start holds up all behind it that want the same GPU type
+    promises: Count = 1  # gangs that may hold a promise at once; 0: none, 1: EASY, many: conservative
+    overrun: Overrun = Overrun.KILL
+    preemption: bool = True
+    min_runtime_s: Count = 60  # a run is left alone for so long
+    evictions_max: Count = 3  # of one job; from then on it is left alone
+    cool_down_s: Count = 300  # between two evictions of one job
+    consolidation: Consolidation = Consolidation.PROPOSE
+    half_life_s: Count = 0  # of past use in the fair share; 0: only what is in use now counts
+    admit_hold_s: Count = 300  # a job admitted and neither placed nor promised for so long is queued again
+    admitted_ahead: Count = 100  # jobs of one shape that a team may have admitted beyond its share

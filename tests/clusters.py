@@ -8,9 +8,12 @@ from events.base import Event, GpuUuid, JobId, NodeEpoch, NodeId, Position, Reco
 from events.head import LeadershipTaken, LogFounded
 from events.job import JobCancelRequested, JobPlaced, JobSpec, JobSubmitted
 from events.node import EndReason, GpusFoundClean, GpusReleased, NodeJoined, ShareEnded, ShareStarted
+from events.policy import PolicySet
+from events.queues import Queue, QueuesSet
 from projections.cluster.audit import audit
 from projections.cluster.evolve import evolve
-from projections.cluster.state import Cluster, Run
+from projections.cluster.job import Run
+from projections.cluster.state import Cluster
 from projections.cluster.tick import Tick
 from services.control.round import decide_all
 
@@ -40,8 +43,8 @@ class World:
         """Time passes."""
         self.at += timedelta(seconds=seconds)
 
-    def join(self, name: str, gpus: int, *, gpu_type: str = "h100", clean: bool = True) -> NodeEpoch:
-        """A node joins, again if it is known, and finds its GPUs clean."""
+    def join(self, name: str, gpus: int, *, gpu_type: str = "h100", clean: bool = True, **said: Any) -> NodeEpoch:
+        """A node joins, again if it is known, and finds its GPUs clean. `said`: labels, taints."""
         uuids = tuple(GpuUuid(f"{name}-{slot}") for slot in range(gpus))
         self.add(
             NodeJoined(
@@ -53,6 +56,7 @@ class World:
                 gpu_uuids=uuids,
                 address="127.0.0.1",
                 port_base=20_000,
+                **said,
             )
         )
         epoch = NodeEpoch(self.records[-1].position)
@@ -60,16 +64,31 @@ class World:
             self.add(GpusFoundClean(at=self.at, node_id=NodeId(name), node_epoch=epoch, gpu_uuids=uuids))
         return epoch
 
-    def submit(self, name: str, gpus: int, **spec: Any) -> JobId:
+    def policy(self, **said: Any) -> None:
+        """The policy is the default one, but for this."""
+        self.add(PolicySet(at=self.at, **said))
+
+    def queues(self, *queues: Queue) -> None:
+        """Teams share the cluster by this tree."""
+        self.add(QueuesSet(at=self.at, queues=queues))
+
+    def submit(self, name: str, gpus: int, *, team: str = "t", **spec: Any) -> JobId:
         """A job of this name, which is its id too."""
         job_id = JobId(name)
         asked = JobSpec(name=name, command=("true",), gpus=gpus, **spec)
-        self.add(JobSubmitted(at=self.at, team=TeamId("t"), job_id=job_id, spec=asked, key=name, request_hash="h"))
+        self.add(JobSubmitted(at=self.at, team=TeamId(team), job_id=job_id, spec=asked, key=name, request_hash="h"))
         return job_id
 
     def cancel(self, job_id: JobId) -> None:
         """A user no longer wants a job."""
-        self.add(JobCancelRequested(at=self.at, team=TeamId("t"), job_id=job_id))
+        self.add(JobCancelRequested(at=self.at, team=self.cluster.jobs[job_id].team, job_id=job_id))
+
+    def finish(self, job_id: JobId) -> None:
+        """The job's ranks ran to their end, its GPUs are given back, and a round says so."""
+        self.start(job_id)
+        self.end(job_id)
+        self.release(job_id)
+        self.round()
 
     def tick(self, silent: Mapping[NodeId, float] | None = None) -> Tick:
         """A tick for now."""

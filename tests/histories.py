@@ -29,7 +29,8 @@ from events.head import LeadershipTaken, LogFounded
 from events.job import JobCancelRequested, JobPlaced, JobSpec, JobSubmitted, NodeShare, OnLost, Priority
 from events.node import EndReason, GpusFoundClean, GpusReleased, NodeJoined, ShareEnded, ShareStarted
 from projections.cluster.evolve import evolve
-from projections.cluster.state import Cluster, NodeState
+from projections.cluster.node import NodeState
+from projections.cluster.state import Cluster
 from projections.cluster.tick import Tick
 from services.control.round import decide_all
 

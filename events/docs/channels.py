@@ -2,7 +2,7 @@
 
 from typing import Any, Final, NamedTuple
 
-from events import fleet, head, job, node, policy
+from events import fleet, head, job, node, operator, policy, queues
 from events.ask import Answer, Ask, Report, Why, WhyAsk
 from events.base import Event, Family
 from events.codec import TYPES
@@ -81,7 +81,16 @@ class Channel(NamedTuple):
     sends: bool = True  # whether Musterbook sends here; else it receives
 
 
-FAMILY_MODULES: Final = {"intake": job, "job": job, "node": node, "fleet": fleet, "head": head, "policy": policy}
+FAMILY_MODULES: Final = {
+    "intake": job,
+    "job": job,
+    "node": node,
+    "fleet": fleet,
+    "head": head,
+    "policy": policy,
+    "queues": queues,
+    "operator": operator,
+}
 WRITERS: Final = {"gate": "the gate", "control": "the control plane"}
 
 

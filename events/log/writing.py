@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from events.base import HEAD, Event, Position, chapter_of, sequence_of
+from events.base import HEAD, Event, Position, StandingDocument, chapter_of, sequence_of
 from events.codec import Codec, Stamp
 from events.job import JobSubmitted
 from events.log.port import BATCH_MAX, Conflict
@@ -41,7 +41,7 @@ class Pen(NamedTuple):
         return [first._replace(expected=sequence_of(after)), *others]
 
     def facts(self, facts: Sequence[Event], name: str) -> list[Writing]:
-        """What recording facts writes; `name` never came before. Raises `Conflict` where a job is submitted late."""
+        """What recording facts writes; `name` never came before. Raises `Conflict` where a batch contradicts itself."""
         assert facts, "nothing to record"
         writings = self._written(facts, name, cause="")
         seen: set[str] = set()
@@ -51,6 +51,10 @@ class Pen(NamedTuple):
                 if subject in seen:
                     raise Conflict(f"{subject} is not new in its own batch.", code="log_submitted_late")
                 writings[n] = writings[n]._replace(expected=0)
+            elif isinstance(fact, StandingDocument) and fact.replaces is not None:
+                if subject in seen:
+                    raise Conflict(f"{subject} is set twice in one batch.", code="log_document_twice")
+                writings[n] = writings[n]._replace(expected=sequence_of(fact.replaces))
             seen.add(subject)
         return writings
 

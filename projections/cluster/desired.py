@@ -11,7 +11,9 @@ import msgspec
 from events.base import NodeId, RunId, SlotMask
 from events.desired import Desired, DesiredShare, Order
 from events.job import JobSpec, Ranks
-from projections.cluster.state import Cluster, Node, NodeState, Run
+from projections.cluster.job import Run
+from projections.cluster.node import Node, NodeState
+from projections.cluster.state import Cluster
 
 VALUE_BYTES_MAX: Final = (1 << 20) - 4_096  # with its headers it still fits into one message
 SHARE_BYTES_MAX: Final = 80 * 1_024  # with a spec as large as the gate takes one

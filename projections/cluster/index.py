@@ -1,10 +1,13 @@
 """The one way to put a thing into the cluster: each change keeps the indexes that deciders look through."""
 
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from typing import TypeVar
 
 from events.base import JobId, NodeId, RunId
-from projections.cluster.state import Cluster, Job, JobState, Node, NodeState, OrderKey, Pool, Queued, Run, Waiting
+from events.job import IMPOSSIBLE
+from projections.cluster.job import Job, JobState, OrderKey, Run
+from projections.cluster.node import Node, NodeState, Pool
+from projections.cluster.state import Cluster, Line, Tally, Use, Want
 
 K = TypeVar("K")
 
@@ -25,6 +28,9 @@ def put_node(cluster: Cluster, node: Node) -> None:
 
 def put_slots(cluster: Cluster, node: Node) -> None:
     """The same for a node of which only free slots changed: the common case, and a hot one."""
+    if node.cordoned:
+        put_node(cluster, node)
+        return
     before = _pool(cluster.nodes[node.node_id])
     after = _pool(node)
     cluster.nodes[node.node_id] = node
@@ -36,28 +42,43 @@ def put_slots(cluster: Cluster, node: Node) -> None:
 
 
 def _pool(node: Node) -> Pool | None:
-    if not node.free or node.state is not NodeState.UP:
+    spare = node.free & ~node.marked
+    if not spare or node.state is not NodeState.UP or node.cordoned:
         return None
-    return Pool(node.gpu_type, node.present.bit_count(), node.free.bit_count())
+    return Pool(node.gpu_type, node.present.bit_count(), spare.bit_count(), node.traits)
 
 
 def _count(cluster: Cluster, node: Node, by: int) -> None:
-    key = (node.state, node.gpu_type, node.size)
-    if count := cluster.sizes.get(key, 0) + by:
-        cluster.sizes[key] = count
-    else:
-        del cluster.sizes[key]
+    _add(cluster.sizes, (node.state, node.gpu_type, node.size), by)
+    _add(cluster.capacity, node.gpu_type, by * _capacity(node))
+
+
+def _capacity(node: Node) -> int:
+    """GPUs of a node that its team may count on: all in the pool; of a cordoned one, those in use."""
+    return (node.pool & ~node.free if node.cordoned else node.pool).bit_count()
+
+
+def _add(counts: MutableMapping[K, int], key: K, by: int) -> None:
+    """The count is changed by so much; one of 0 does not exist."""
+    if count := counts.get(key, 0) + by:
+        counts[key] = count
+    elif key in counts:
+        del counts[key]
 
 
 def put_job(cluster: Cluster, job: Job) -> None:
-    """`job` is in the cluster and stands in the line of its state."""
+    """`job` is in the cluster, stands in the line of its state, and is counted there."""
     if (before := cluster.jobs.get(job.job_id)) is not None:
         _leave_lines(cluster, before)
     cluster.jobs[job.job_id] = job
-    if job.state is JobState.QUEUED:
-        cluster.queue.add(*_queue_place(job), job.job_id)
-    elif job.state is JobState.ADMITTED:
-        cluster.admitted.add(Waiting(job.shape, job.hold), job.key, job.job_id)
+    key = cluster.key(job)
+    if job.state is JobState.ADMITTED:
+        cluster.admitted.add(Line(job.team, job.shape, job.hold, job.borrowing), key, job.job_id)
+    elif job.state is JobState.QUEUED and job.not_before is None:
+        cluster.queue.add(Line(job.team, job.shape, job.hold), key, job.job_id)
+    elif job.state is JobState.QUEUED:
+        cluster.later.add(None, _later_key(job, key), job.job_id)
+    _tally(cluster, job, +1)
     _keep(cluster.unwanted, job.job_id, wanted=job.cancel and job.state is not JobState.PLACED)
 
 
@@ -69,20 +90,51 @@ def drop_job(cluster: Cluster, job_id: JobId) -> None:
 
 
 def _leave_lines(cluster: Cluster, job: Job) -> None:
-    if job.state is JobState.QUEUED:
-        cluster.queue.remove(*_queue_place(job))
-    elif job.state is JobState.ADMITTED:
-        cluster.admitted.remove(Waiting(job.shape, job.hold), job.key)
+    key = cluster.key(job)
+    if job.state is JobState.ADMITTED:
+        cluster.admitted.remove(Line(job.team, job.shape, job.hold, job.borrowing), key)
+    elif job.state is JobState.QUEUED and job.not_before is None:
+        cluster.queue.remove(Line(job.team, job.shape, job.hold), key)
+    elif job.state is JobState.QUEUED:
+        cluster.later.remove(None, _later_key(job, key))
+    _tally(cluster, job, -1)
 
 
-def _queue_place(job: Job) -> tuple[Queued, OrderKey]:
-    if job.not_before is None:
-        return Queued.NOW, job.key
-    return Queued.LATER, (job.not_before.timestamp(), *job.key)
+def _later_key(job: Job, key: OrderKey) -> OrderKey:
+    assert job.not_before is not None
+    return (job.not_before.timestamp(), *key)
+
+
+def _tally(cluster: Cluster, job: Job, by: int) -> None:
+    """The job is counted with its team; its GPUs are wanted if it waits, is not in its back-off, and could be placed."""
+    placed = job.state is JobState.PLACED
+    before = cluster.tallies.get(job.team, Tally())
+    tally = Tally(before.waiting + by * (not placed), before.placed + by * placed)
+    if any(tally):
+        cluster.tallies[job.team] = tally
+    elif job.team in cluster.tallies:
+        del cluster.tallies[job.team]
+    if not placed and job.not_before is None and not job.cancel and job.hold not in IMPOSSIBLE:
+        admitted = job.state is JobState.ADMITTED
+        want = Want(job.team, job.shape.gpu_types, job.rank, job.spec.preemptible, admitted)
+        _add(cluster.wanted, want, by * job.shape.gpus)
+
+
+def set_order(cluster: Cluster, change: Callable[[], None]) -> None:
+    """`change`, of the policy, is made, and every waiting job stands where the new order puts it."""
+    waiting = [job for job in cluster.jobs.values() if job.state is not JobState.PLACED]
+    for job in waiting:
+        _leave_lines(cluster, job)
+        del cluster.jobs[job.job_id]
+    change()
+    for job in waiting:
+        put_job(cluster, job)
 
 
 def put_run(cluster: Cluster, run: Run) -> None:
-    """`run` is in the cluster, and in `attention` if lifecycle has something to say about it."""
+    """`run` is in the cluster, its GPUs are counted, and it is in `attention` if lifecycle has something to say about it."""
+    if run.run_id not in cluster.runs:
+        _add(cluster.usage, Use(run.team, run.gpu_type, run.rank, run.preemptible), run.gpus)
     cluster.runs[run.run_id] = run
     look_at(cluster, run.run_id)
 
@@ -99,14 +151,15 @@ def asks_for_decision(run: Run, job: Job) -> bool:
         return True
     if run.stopping is not None:
         return False
-    if run.failure is not None or run.broken or (job.cancel and run.ended != run.all):
+    if run.failure is not None or run.broken or (run.ended != run.all and (job.cancel or run.evicted_for)):
         return True
     return run.started_at is None and run.started == run.all
 
 
 def drop_run(cluster: Cluster, run_id: RunId) -> None:
     """The run is over and is forgotten; no slot of a living node is its own any more."""
-    del cluster.runs[run_id]
+    run = cluster.runs.pop(run_id)
+    _add(cluster.usage, Use(run.team, run.gpu_type, run.rank, run.preemptible), -run.gpus)
     _keep(cluster.attention, run_id, wanted=False)
 
 

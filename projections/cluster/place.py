@@ -8,7 +8,9 @@ from typing import Final, NamedTuple
 
 from events.base import NodeId, SlotMask
 from events.job import HoldCode, NodeShare
-from projections.cluster.state import Cluster, Node, NodeState, Pool, Shape, Slots
+from projections.cluster.job import Shape
+from projections.cluster.node import Node, NodeState, Pool, Slots
+from projections.cluster.state import Cluster
 
 WHOLE_NODES_FROM: Final = 8  # GPUs; a gang of so many, or of more than a node has, takes whole nodes
 
@@ -29,7 +31,7 @@ class Room:
 
     def free(self, node: Node) -> Slots:
         """The slots of a node that may be given away."""
-        return node.free & ~self._taken.get(node.node_id, 0)
+        return node.spare & ~self._taken.get(node.node_id, 0)
 
     def take(self, shares: tuple[NodeShare, ...]) -> None:
         """The slots of these shares, which are free, are given away."""
@@ -38,9 +40,9 @@ class Room:
             free = self.free(node)
             self._taken[share.node_id] = self._taken.get(share.node_id, 0) | share.slots
             size, left = node.size, (free & ~share.slots).bit_count()
-            self.pools.remove(Pool(node.gpu_type, size, free.bit_count()), share.node_id)
+            self.pools.remove(Pool(node.gpu_type, size, free.bit_count(), node.traits), share.node_id)
             if left:
-                self.pools.add(Pool(node.gpu_type, size, left), share.node_id)
+                self.pools.add(Pool(node.gpu_type, size, left, node.traits), share.node_id)
 
 
 def place(room: Room, shape: Shape) -> tuple[NodeShare, ...] | Misfit:

@@ -6,10 +6,13 @@ from typing import Final
 
 import msgspec
 
-from events.base import Position
+from events.base import Position, TeamId
 from events.policy import PolicySet
+from events.queues import Queue
 from projections.cluster.index import put_job, put_node, put_run
-from projections.cluster.state import FOLD_VERSION, Cluster, Job, Node, Run
+from projections.cluster.job import Earmark, Job, Promise, Run
+from projections.cluster.node import Node
+from projections.cluster.state import FOLD_VERSION, Cluster, Past
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,10 +26,16 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     epoch: Position
     leader: str
     policy: PolicySet
+    policy_position: Position
+    queues: list[Queue]
+    queues_position: Position
     unread: Position
     nodes: list[Node]
     jobs: list[Job]
     runs: list[Run]
+    earmarks: list[Earmark]
+    promises: list[Promise]
+    past: list[tuple[TeamId, Past]]
 
 
 DIGEST_BYTES: Final = 16  # before the rest: damage may well leave something that can be read, and is not what was saved
@@ -47,10 +56,16 @@ def dump(cluster: Cluster) -> bytes:
             epoch=cluster.epoch,
             leader=cluster.leader,
             policy=cluster.policy,
+            policy_position=cluster.policy_position,
+            queues=list(cluster.queues.values()),
+            queues_position=cluster.queues_position,
             unread=cluster.unread,
             nodes=[_sorted_node(cluster.nodes[node_id]) for node_id in sorted(cluster.nodes)],
             jobs=[cluster.jobs[job_id] for job_id in sorted(cluster.jobs)],
             runs=[cluster.runs[run_id] for run_id in sorted(cluster.runs)],
+            earmarks=[cluster.earmarks[job_id] for job_id in sorted(cluster.earmarks)],
+            promises=[cluster.promises[job_id] for job_id in sorted(cluster.promises)],
+            past=[(team, cluster.past[team]) for team in sorted(cluster.past)],
         )
     )
     return _digest(saved) + saved
@@ -71,7 +86,12 @@ def load(data: bytes, *, log_id: str) -> Cluster | None:
     cluster.log_id, cluster.position, cluster.leader = saved.log_id, saved.position, saved.leader
     cluster.at = datetime.fromisoformat(saved.at) if saved.at is not None else None
     cluster.head, cluster.epoch = saved.head, saved.epoch
-    cluster.policy, cluster.unread = saved.policy, saved.unread
+    cluster.policy, cluster.policy_position = saved.policy, saved.policy_position
+    cluster.queues, cluster.queues_position = {queue.name: queue for queue in saved.queues}, saved.queues_position
+    cluster.unread = saved.unread
+    cluster.earmarks = {earmark.job_id: earmark for earmark in saved.earmarks}
+    cluster.promises = {promise.job_id: promise for promise in saved.promises}
+    cluster.past = dict(saved.past)
     for node in saved.nodes:
         put_node(cluster, node)
     for job in saved.jobs:
@@ -86,4 +106,5 @@ def _digest(payload: bytes) -> bytes:
 
 
 def _sorted_node(node: Node) -> Node:
-    return msgspec.structs.replace(node, held=dict(sorted(node.held.items())), owed=dict(sorted(node.owed.items())))
+    maps = {name: dict(sorted(getattr(node, name).items())) for name in ("held", "owed", "earmarked", "labels")}
+    return msgspec.structs.replace(node, **maps)

@@ -7,7 +7,7 @@ from typing import TypedDict
 import msgspec
 
 from events.base import Event, JobId, NodeId, Position, Recorded, RunId, TeamId
-from projections.cluster.state import Job, Run
+from projections.cluster.job import Job, Run
 
 
 class OfJob(TypedDict):

@@ -7,8 +7,10 @@ from typing import Final
 from events.ask import Why
 from events.base import JobId, run_id_of
 from events.job import HoldCode
+from projections.cluster.job import Job, JobState, Shape
+from projections.cluster.node import NodeState
 from projections.cluster.place import Misfit, Room, place
-from projections.cluster.state import Cluster, Job, JobState, NodeState, Queued, Shape
+from projections.cluster.state import Cluster
 
 BLOCKERS_MAX: Final = 5
 LOOKED_AT_MAX: Final = 10_000  # runs, for the largest among them
@@ -114,8 +116,9 @@ def _reason(cluster: Cluster, job: Job, have: dict[str, int], at: datetime) -> t
 
 def _ahead(cluster: Cluster, job: Job) -> int:
     """How many waiting jobs come before it in order; those in their back-off are not counted."""
-    admitted = sum(cluster.admitted.count_before(line, job.key) for line in cluster.admitted.groups())
-    return admitted + cluster.queue.count_before(Queued.NOW, job.key)
+    key = cluster.key(job)
+    lines = (cluster.admitted, cluster.queue)
+    return sum(jobs.count_before(line, key) for jobs in lines for line in jobs.groups())
 
 
 def _blockers(cluster: Cluster, shape: Shape) -> tuple[str, ...]:

@@ -94,7 +94,9 @@ def gate(subjects: Subjects) -> Principal:
         publish=(
             f"{subjects.events_prefix}intake.*.*",
             f"{subjects.events_prefix}node.*",
+            f"{subjects.events_prefix}operator.*",
             f"{subjects.events_prefix}policy",
+            f"{subjects.events_prefix}queues",
             subjects.moved,
             subjects.why,
             "_INBOX.>",

@@ -5,7 +5,7 @@ from typing import Final
 
 from events.base import Event, JobId
 from events.job import JobAdmitted, JobRejected, JobSpec
-from projections.cluster.state import Cluster, Queued
+from projections.cluster.state import Cluster
 from projections.cluster.tick import Tick
 
 ADMITTED_MAX: Final = 1_000  # in one round, so that it stays below 100 ms; the rest is the next round's
@@ -29,9 +29,10 @@ def decide(cluster: Cluster, tick: Tick) -> list[Event]:
 
 
 def _ready(cluster: Cluster, tick: Tick) -> Iterator[JobId]:
-    yield from (job_id for _, job_id in cluster.queue.line(Queued.NOW))
+    entries = (entry for line in cluster.queue.groups() for entry in cluster.queue.line(line))
+    yield from (job_id for _, job_id in sorted(entries))
     now = tick.at.timestamp()
-    for (not_before, *_), job_id in cluster.queue.line(Queued.LATER):
+    for (not_before, *_), job_id in cluster.later.line(None):
         if not_before > now:
             return
         yield job_id

@@ -7,9 +7,10 @@ from typing import Final
 
 from events.base import Event
 from events.head import PassedOver, RoundDecided
-from events.job import JobHeld, JobPlaced
+from events.job import HoldCode, JobHeld, JobPlaced
 from projections.cluster.evolve import evolve
-from projections.cluster.state import Cluster, Waiting
+from projections.cluster.job import Shape
+from projections.cluster.state import Cluster
 from projections.cluster.tick import Tick
 from services.admission.decide import decide as admission
 from services.health.decide import decide as health
@@ -46,15 +47,17 @@ def decide_all(cluster: Cluster, tick: Tick, *, version: str = "") -> list[Event
 
 def _passed_over(fork: Cluster, decided: list[Event]) -> tuple[PassedOver, ...]:
     """Why the jobs that still wait for GPUs got none, a line a shape and code. `decided` is not in the fork yet."""
-    waiting = Counter({line: fork.admitted.count(line) for line in fork.admitted.groups()})
+    waiting: Counter[tuple[Shape, HoldCode]] = Counter()
+    for line in fork.admitted.groups():
+        waiting[line.shape, line.hold] += fork.admitted.count(line)
     for event in decided:
         match event:
             case JobPlaced() | JobHeld():
                 job = fork.jobs[event.job_id]
-                waiting[Waiting(job.shape, job.hold)] -= 1
+                waiting[job.shape, job.hold] -= 1
                 if isinstance(event, JobHeld):
-                    waiting[Waiting(job.shape, event.code)] += 1
+                    waiting[job.shape, event.code] += 1
             case _:
                 pass
     lines = sorted(((line, jobs) for line, jobs in waiting.items() if jobs), key=lambda line: (-line[1], line[0]))
-    return tuple(PassedOver(str(line.shape), jobs, line.hold.value) for line, jobs in lines[:PASSED_OVER_MAX])
+    return tuple(PassedOver(str(shape), jobs, hold.value) for (shape, hold), jobs in lines[:PASSED_OVER_MAX])

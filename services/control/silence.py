@@ -3,7 +3,8 @@
 from typing import Final
 
 from events.base import NodeEpoch, NodeId
-from projections.cluster.state import Cluster, Node, NodeState
+from projections.cluster.node import Node, NodeState
+from projections.cluster.state import Cluster
 
 GAP_MAX_S: Final = 2.0  # a longer pause of our own loop, or of our own beat, restarts all silences
 LOOK_EVERY_S: Final = 0.5  # one look costs a step for every node

@@ -4,7 +4,8 @@ from typing import Final
 
 from events.base import Event
 from events.fleet import NodeLost, NodeRecovered, NodeSuspected
-from projections.cluster.state import Cluster, NodeState
+from projections.cluster.node import NodeState
+from projections.cluster.state import Cluster
 from projections.cluster.tick import Tick
 
 DECIDED_MAX: Final = 1_000  # nodes in one round; the rest is the next round's

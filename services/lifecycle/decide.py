@@ -16,7 +16,9 @@ from events.job import (
     StopCause,
 )
 from events.node import EndReason
-from projections.cluster.state import BACK_OFF_MAX, Cluster, Job, JobState, Run
+from projections.cluster.evolve_jobs import BLAMELESS_CAUSES
+from projections.cluster.job import BACK_OFF_MAX, Job, JobState, Run
+from projections.cluster.state import Cluster
 from projections.cluster.tick import Tick
 
 DECIDED_MAX: Final = 1_000  # runs and jobs in one round; the rest is the next round's
@@ -66,6 +68,8 @@ def _cause(run: Run, job: Job) -> StopCause | None:
         return StopCause.NODE_LOST
     if run.failure is not None:
         return CAUSES[run.failure.reason]
+    if run.evicted_for and run.ended != run.all:
+        return StopCause.CONSOLIDATED if run.moved else StopCause.PREEMPTED
     return None
 
 
@@ -91,6 +95,8 @@ def _outcome(run: Run, job: Job, tick: Tick) -> Event:
         return JobTimedOut(**ids)
     if cause is StopCause.RANK_FAILED and run.broken:
         cause = StopCause.NODE_LOST  # the ranks failed because a node had gone: not the application's fault
+    if cause in BLAMELESS_CAUSES:
+        return JobRequeued(**ids, cause=cause, not_before=tick.at)
     application = cause is StopCause.RANK_FAILED
     failures = job.failures_application if application else job.failures_infrastructure
     retries = job.spec.retries_application if application else job.spec.retries_infrastructure

@@ -7,8 +7,9 @@ from typing import Final
 
 from events.base import Event, JobId, run_id_of
 from events.job import HoldCode, JobHeld, JobPlaced, NodeShare
+from projections.cluster.job import Job, OrderKey, Shape
 from projections.cluster.place import Misfit, Room, place
-from projections.cluster.state import Cluster, Job, OrderKey, Shape
+from projections.cluster.state import Cluster
 from projections.cluster.tick import Tick
 
 PLACED_MAX: Final = 1_000  # in one round, so that it stays below 100 ms; the rest is the next round's
@@ -86,11 +87,11 @@ def _holds(cluster: Cluster, misfits: dict[Shape, HoldCode], placed: set[JobId],
     """A word for each job that did not fit and of which the log says another code than what holds now."""
     events: list[Event] = []
     left = HELD_MAX
-    for waiting in sorted(cluster.admitted.groups()):
-        code = misfits.get(waiting.shape, waiting.hold)
-        if code is waiting.hold:
+    for line in sorted(cluster.admitted.groups()):
+        code = misfits.get(line.shape, line.hold)
+        if code is line.hold:
             continue
-        for _, job_id in cluster.admitted.line(waiting):
+        for _, job_id in cluster.admitted.line(line):
             if job_id in placed:
                 continue
             if not left:

@@ -3,12 +3,18 @@
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from events.base import Event, GpuUuid, JobId, NodeEpoch, NodeId, RunId, SlotMask, TeamId, position_of
+from events.base import START, Event, GpuUuid, JobId, NodeEpoch, NodeId, RunId, SlotMask, TeamId, position_of
 from events.codec import Stamp
 from events.fleet import NodeLost, NodeRecovered, NodeSuspected
 from events.head import LeadershipTaken, LogFounded, PassedOver, RoundDecided
 from events.job import (
+    AdmissionWithdrawn,
     Checkpoint,
+    ConsolidationProposed,
+    Domain,
+    EarmarkCause,
+    EarmarkDropped,
+    GpusEarmarked,
     HoldCode,
     JobAdmitted,
     JobCancelled,
@@ -22,16 +28,24 @@ from events.job import (
     JobSubmitted,
     JobSucceeded,
     JobTimedOut,
+    Move,
     NodeShare,
     OnLost,
     Priority,
+    PromiseCause,
+    PromiseDropped,
+    PromiseMoved,
     Ranks,
     RunStarted,
     RunStopping,
+    StartPromised,
     StopCause,
+    Topology,
 )
-from events.node import EndReason, GpusFoundClean, GpusReleased, NodeJoined, ShareEnded, ShareStarted
-from events.policy import PolicySet
+from events.node import CheckpointSaved, EndReason, GpusFoundClean, GpusReleased, NodeJoined, ShareEnded, ShareStarted
+from events.operator import NodeCordoned, NodeUncordoned
+from events.policy import Consolidation, JobOrder, Overrun, PlacePolicy, PolicySet
+from events.queues import Bounds, Queue, QueueOrder, QueuesSet
 
 STAMP: Final = Stamp(id="01JDX3Q7M8-42", source="musterbook/gate", cause="01JDX3Q7M8-41")
 
@@ -66,6 +80,10 @@ SPEC: Final = JobSpec(
     retries_application=2,
     retries_infrastructure=5,
     on_lost=OnLost.WAIT,
+    min_gpus=8,
+    topology=Topology(within=Domain.RACK, required=False),
+    labels={"fabric": "ib"},
+    tolerates=("maintenance",),
 )
 SHARES: Final = (
     NodeShare(NodeId("rack1-n04"), EPOCH, SlotMask(0b1111_1111)),
@@ -76,9 +94,9 @@ EXAMPLES: Final[tuple[Event, ...]] = (
     JobSubmitted(**OF_JOB, spec=SPEC, key="nightly-2026-03-14", request_hash="9f86d081884c7d65"),
     JobCancelRequested(**OF_JOB, reason="wrong data set"),
     JobRejected(**OF_JOB, code="exceeds_cluster", message="16 GPUs asked for, the cluster has 8"),
-    JobAdmitted(**OF_JOB),
+    JobAdmitted(**OF_JOB, borrowing=True),
     JobHeld(**OF_JOB, code=HoldCode.NO_ROOM),
-    JobPlaced(**OF_JOB, run_id=RUN, attempt=2, shares=SHARES),
+    JobPlaced(**OF_JOB, run_id=RUN, attempt=2, shares=SHARES, ranks=(1, 0)),
     RunStarted(**OF_JOB, run_id=RUN),
     RunStopping(**OF_JOB, run_id=RUN, cause=StopCause.RANK_FAILED, node_id=NodeId("rack1-n05"), exit_code=139),
     JobRequeued(
@@ -97,7 +115,8 @@ EXAMPLES: Final[tuple[Event, ...]] = (
         address="10.0.4.4",
         port_base=20_000,
         agent_version="0.1.0",
-        labels={"rack": "1"},
+        labels={"rack": "r1", "spine": "s1"},
+        taints=("maintenance",),
     ),
     GpusFoundClean(**OF_NODE, node_epoch=EPOCH, gpu_uuids=GPUS),
     ShareStarted(**OF_SHARE),
@@ -116,5 +135,41 @@ EXAMPLES: Final[tuple[Event, ...]] = (
         passed_over=(PassedOver(shape="16 GPUs on h100", jobs=2, code=HoldCode.NO_ROOM),),
         version="0.1.0",
     ),
-    PolicySet(**SAID, suspect_after_s=20.0, lost_after_s=60.0),
+    PolicySet(
+        **SAID,
+        replaces=position_of(1, 9),
+        suspect_after_s=20.0,
+        lost_after_s=60.0,
+        placement=PlacePolicy.SPREAD,
+        order=JobOrder.SJF,
+        blocking=True,
+        promises=4,
+        overrun=Overrun.EXTEND,
+        preemption=False,
+        min_runtime_s=600,
+        evictions_max=5,
+        cool_down_s=900,
+        consolidation=Consolidation.DO,
+        half_life_s=604_800,
+        admit_hold_s=60,
+        admitted_ahead=500,
+    ),
+    AdmissionWithdrawn(**OF_JOB),
+    GpusEarmarked(**OF_JOB, shares=SHARES, victims=(RunId("j2-1"),), ranks=(1, 0), moved=True),
+    EarmarkDropped(**OF_JOB, cause=EarmarkCause.NODE),
+    StartPromised(**OF_JOB, shares=SHARES, start=SAID["at"]),
+    PromiseMoved(**OF_JOB, shares=SHARES, start=None, cause=PromiseCause.OVERRUN),
+    PromiseDropped(**OF_JOB, cause=PromiseCause.CHANGED),
+    ConsolidationProposed(**OF_JOB, shares=SHARES, moves=(Move(RunId("j2-1"), SHARES[:1]),)),
+    CheckpointSaved(**OF_SHARE, number=7),
+    NodeCordoned(**OF_NODE, reason="fan"),
+    NodeUncordoned(**OF_NODE, reason="replaced"),
+    QueuesSet(
+        **SAID,
+        replaces=START,
+        queues=(
+            Queue(name=TeamId("org"), bounds=(Bounds(limit=512), Bounds(gpu_type="h100", floor=128, lending_limit=64))),
+            Queue(name=TeamId("vision"), parent="org", weight=3, order=QueueOrder.STRICT, running_max=10),
+        ),
+    ),
 )

@@ -11,7 +11,7 @@ from events.fleet import NodeLost
 from events.job import Ranks, StopCause
 from events.node import GpusFoundClean, GpusReleased, NodeJoined
 from projections.cluster.desired import KNOWN, VALUE_BYTES_MAX, desired, fitted
-from projections.cluster.state import NodeState
+from projections.cluster.node import NodeState
 from tests.clusters import World
 from tests.histories import History, histories
 

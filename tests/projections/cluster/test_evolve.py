@@ -28,8 +28,10 @@ from events.job import JobAdmitted, JobCancelRequested, JobPlaced, NodeShare, On
 from events.node import EndReason, GpusFoundClean, GpusReleased, NodeJoined, ShareEnded, ShareStarted
 from events.subjects import family_subject
 from projections.cluster.evolve import evolve
+from projections.cluster.job import Failure
+from projections.cluster.node import NodeState
 from projections.cluster.snapshot import dump
-from projections.cluster.state import Cluster, Failure, NodeState
+from projections.cluster.state import Cluster
 from tests.clusters import World
 from tests.histories import History, fold, histories
 

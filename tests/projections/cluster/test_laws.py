@@ -8,13 +8,15 @@ from hypothesis import strategies as st
 
 from events.base import NodeEpoch, NodeId, Recorded, RunId
 from events.fleet import NodeLost
-from events.job import JobPlaced
+from events.job import IMPOSSIBLE, JobPlaced
 from events.node import GpusReleased, NodeJoined
 from projections.cluster.audit import audit
 from projections.cluster.evolve import evolve
 from projections.cluster.index import asks_for_decision
+from projections.cluster.job import JobState
+from projections.cluster.node import NodeState, Pool
 from projections.cluster.snapshot import dump, load
-from projections.cluster.state import Cluster, JobState, NodeState, Pool
+from projections.cluster.state import Cluster, Use, Want
 from services.control.round import decide_all
 from tests.histories import History, fold, histories, history
 
@@ -154,15 +156,36 @@ def test_a_fork_answers_as_the_cluster_would(grown: History) -> None:
 def test_indexes_say_what_the_things_say(grown: History) -> None:
     """Lines, buckets, counts and the lists of what asks for a decision follow from nodes, jobs and runs."""
     cluster = grown.cluster
-    up = [node for node in cluster.nodes.values() if node.state is NodeState.UP and node.free]
-    pools = {(Pool(n.gpu_type, n.size, n.free.bit_count()), n.node_id) for n in up}
+    up = [node for node in cluster.nodes.values() if node.state is NodeState.UP and node.spare and not node.cordoned]
+    pools = {(Pool(n.gpu_type, n.size, n.spare.bit_count(), n.traits), n.node_id) for n in up}
     assert {(pool, name) for pool in cluster.pools.groups() for name in cluster.pools.names(pool)} == pools
     sizes = Counter((node.state, node.gpu_type, node.size) for node in cluster.nodes.values())
     assert dict(cluster.sizes) == dict(sizes)
     asking = {r.run_id for r in cluster.runs.values() if asks_for_decision(r, cluster.jobs[r.job_id])}
     assert set(cluster.attention) == asking
+    used: Counter[Use] = Counter()
+    for run in cluster.runs.values():
+        used[Use(run.team, run.gpu_type, run.rank, run.preemptible)] += run.gpus
+    assert dict(cluster.usage) == dict(used)
+    capacity: Counter[str] = Counter()
+    for node in cluster.nodes.values():
+        capacity[node.gpu_type] += (node.pool & ~node.free if node.cordoned else node.pool).bit_count()
+    assert dict(cluster.capacity) == {gpu_type: gpus for gpu_type, gpus in capacity.items() if gpus}
+    assert dict(cluster.wanted) == wanted(cluster)
     waiting = {j.job_id for j in cluster.jobs.values() if j.state is JobState.ADMITTED}
     assert {job_id for shape in cluster.admitted.groups() for _, job_id in cluster.admitted.line(shape)} == waiting
+
+
+def wanted(cluster: Cluster) -> dict[Want, int]:
+    """The GPUs that waiting jobs ask for, counted one by one; without those in back-off, cancelled, or impossible."""
+    wants: Counter[Want] = Counter()
+    for job in cluster.jobs.values():
+        if job.state is JobState.PLACED or job.not_before or job.cancel or job.hold in IMPOSSIBLE:
+            continue
+        admitted = job.state is JobState.ADMITTED
+        want = Want(job.team, job.shape.gpu_types, job.rank, job.spec.preemptible, admitted)
+        wants[want] += job.spec.gpus
+    return dict(wants)
 
 
 def indexes(cluster: Cluster) -> dict[str, object]:
@@ -173,6 +196,8 @@ def indexes(cluster: Cluster) -> dict[str, object]:
         "counts": {group: cluster.admitted.count(group) for group in cluster.admitted.groups()},
         "pools": {pool: cluster.pools.names(pool) for pool in cluster.pools.groups()},
         "sizes": dict(cluster.sizes),
+        "later": list(cluster.later.line(None)),
+        "shares": [dict(cluster.capacity), dict(cluster.usage), dict(cluster.wanted), dict(cluster.tallies)],
         "asking": (set(cluster.attention), set(cluster.unwanted), set(cluster.suspects)),
     }
 

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from events.base import GpuUuid, NodeEpoch, NodeId
 from events.job import HoldCode, NodeShare
 from projections.cluster.index import put_node
+from projections.cluster.job import Shape
+from projections.cluster.node import Node, NodeState
 from projections.cluster.place import WHOLE_NODES_FROM, Misfit, Room, could_hold, place
-from projections.cluster.state import Cluster, Node, NodeState, Shape
+from projections.cluster.state import Cluster
 
 
 class Spot(NamedTuple):

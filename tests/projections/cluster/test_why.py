@@ -8,7 +8,8 @@ from events.ask import Why
 from events.base import JobId, NodeId
 from events.fleet import NodeSuspected
 from events.job import HoldCode
-from projections.cluster.state import JobState, NodeState
+from projections.cluster.job import JobState
+from projections.cluster.node import NodeState
 from projections.cluster.why import BLOCKERS_MAX, explain
 from tests.clusters import World
 from tests.histories import History, histories
@@ -173,4 +174,4 @@ def test_the_numbers_are_those_of_a_look_at_every_node_and_job(grown: History) -
         assert why.have["gpus_total"] == sum(node.size for node in all_mine)
         assert why.have["nodes_unwell"] == len(all_mine) - len(mine)
         in_line = [j for j in waiting if j.state is JobState.ADMITTED or j.not_before is None]
-        assert why.ahead == sum(other.key < job.key for other in in_line)
+        assert why.ahead == sum(grown.cluster.key(other) < grown.cluster.key(job) for other in in_line)

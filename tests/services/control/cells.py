@@ -14,7 +14,8 @@ from events.log.port import Log, Unknown
 from events.node import EndReason, GpusFoundClean, GpusReleased, NodeJoined, ShareEnded, ShareStarted
 from projections.cluster.audit import audit
 from projections.cluster.evolve import evolve
-from projections.cluster.state import Cluster, JobState, Run
+from projections.cluster.job import JobState, Run
+from projections.cluster.state import Cluster
 from runtime.clock import Clock, SystemClock
 from services.control.leader import ControlPlane, Lease, Name, Watcher
 from tests.fixtures.waiting import until

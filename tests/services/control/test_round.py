@@ -10,7 +10,7 @@ from events.head import PassedOver, RoundDecided
 from events.job import HoldCode, JobAdmitted, JobPlaced, JobRejected, JobSucceeded, RunStarted
 from events.log.port import BATCH_MAX
 from projections.cluster.evolve import evolve
-from projections.cluster.state import JobState
+from projections.cluster.job import JobState
 from services.admission.decide import ADMITTED_MAX
 from services.control.round import PASSED_OVER_MAX, decide_all
 from services.scheduler.decide import HELD_MAX, PLACED_MAX

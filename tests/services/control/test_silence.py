@@ -7,7 +7,8 @@ import pytest
 
 from events.base import NodeEpoch, NodeId
 from events.fleet import NodeLost, NodeSuspected
-from projections.cluster.state import Cluster, Node
+from projections.cluster.node import Node
+from projections.cluster.state import Cluster
 from services.control.silence import GAP_MAX_S, LOOK_EVERY_S, Silences
 from services.health.decide import decide as health
 from tests.clusters import World

@@ -17,7 +17,7 @@ from events.job import (
     StopCause,
 )
 from events.node import EndReason, GpusReleased
-from projections.cluster.state import JobState
+from projections.cluster.job import JobState
 from services.control.round import decide_all
 from tests.clusters import World, names
 

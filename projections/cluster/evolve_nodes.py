@@ -1,0 +1,136 @@
+"""How nodes change the cluster: their lives, what is said of them, and what runs there."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from events.base import NodeEpoch, Recorded
+from events.fleet import NodeLost, NodeRecovered, NodeSuspected
+from events.node import CheckpointSaved, EndReason, GpusFoundClean, GpusReleased, NodeJoined, ShareEnded, ShareStarted
+from events.operator import NodeCordoned, NodeUncordoned
+from projections.cluster.index import (
+    node_of,
+    put_node,
+    put_run,
+    put_slots,
+)
+from projections.cluster.job import Failure
+from projections.cluster.node import Node, NodeState, traits_of
+from projections.cluster.state import Cluster
+
+
+def _joined(cluster: Cluster, e: NodeJoined, recorded: Recorded) -> None:
+    before = cluster.node(e.node_id)
+    node = Node(
+        node_id=e.node_id,
+        epoch=NodeEpoch(recorded.position),
+        instance=e.instance,
+        boot_id=e.boot_id,
+        gpu_type=e.gpu_type,
+        address=e.address,
+        port_base=e.port_base,
+        uuids=before.numbered(e.gpu_uuids),
+        owed={**before.owed, **before.held},
+        labels=e.labels,
+        taints=e.taints,
+        traits=traits_of(e.labels, e.taints),
+        cordoned=before.cordoned,
+    )
+    put_node(cluster, replace(node, present=node.mask(e.gpu_uuids)))
+    _kill_shares(cluster, before)
+
+
+def _lost(cluster: Cluster, e: NodeLost, recorded: Recorded) -> None:
+    node = node_of(cluster, e.node_id, e.node_epoch)
+    if node is not None and node.state is not NodeState.LOST:
+        put_node(cluster, node.losing())
+        _kill_shares(cluster, node)
+
+
+def _kill_shares(cluster: Cluster, before: Node) -> None:
+    for run_id in before.held:
+        run = cluster.runs[run_id]
+        put_run(cluster, replace(run, dead=run.dead | run.bit(before.node_id)))
+
+
+def _found_clean(cluster: Cluster, e: GpusFoundClean, recorded: Recorded) -> None:
+    node = node_of(cluster, e.node_id, e.node_epoch)
+    if node is None or node.state is NodeState.LOST:
+        return
+    after = node.pooling(node.mask(e.gpu_uuids))
+    put_node(cluster, after)
+    for run_id in (node.owed.keys() - after.owed.keys()) & cluster.runs.keys():
+        run = cluster.runs[run_id]
+        put_run(cluster, replace(run, clean=run.clean | run.bit(e.node_id)))
+
+
+def _suspected(cluster: Cluster, e: NodeSuspected, recorded: Recorded) -> None:
+    node = node_of(cluster, e.node_id, e.node_epoch)
+    if node is not None and node.state is NodeState.UP:
+        put_node(cluster, replace(node, state=NodeState.SUSPECT))
+
+
+def _recovered(cluster: Cluster, e: NodeRecovered, recorded: Recorded) -> None:
+    node = node_of(cluster, e.node_id, e.node_epoch)
+    if node is not None and node.state is NodeState.SUSPECT:
+        put_node(cluster, replace(node, state=NodeState.UP))
+
+
+def _cordoned(cluster: Cluster, e: NodeCordoned | NodeUncordoned, recorded: Recorded) -> None:
+    if e.node_id in cluster.nodes:
+        put_node(cluster, replace(cluster.nodes[e.node_id], cordoned=isinstance(e, NodeCordoned)))
+
+
+# Shares: reports of the life that the run was placed in; of any other they change nothing
+
+
+def _share_started(cluster: Cluster, e: ShareStarted, recorded: Recorded) -> None:
+    run = cluster.runs.get(e.run_id)
+    if run is not None and run.epoch_on(e.node_id) == e.node_epoch:
+        put_run(cluster, replace(run, started=run.started | run.bit(e.node_id)))
+
+
+def _share_ended(cluster: Cluster, e: ShareEnded, recorded: Recorded) -> None:
+    run = cluster.runs.get(e.run_id)
+    if run is None or run.epoch_on(e.node_id) != e.node_epoch:
+        return
+    bit = run.bit(e.node_id)
+    if run.ended & bit:
+        return  # said before
+    failure = run.failure
+    if failure is None and not (e.reason is EndReason.EXITED and e.exit_code == 0):
+        failure = Failure(e.node_id, e.reason, e.exit_code)
+    put_run(cluster, replace(run, ended=run.ended | bit, failure=failure))
+
+
+def _checkpoint_saved(cluster: Cluster, e: CheckpointSaved, recorded: Recorded) -> None:
+    run = cluster.runs.get(e.run_id)
+    if run is not None and run.epoch_on(e.node_id) == e.node_epoch:
+        put_run(cluster, replace(run, saved_at=recorded.at))
+
+
+def _released(cluster: Cluster, e: GpusReleased, recorded: Recorded) -> None:
+    node = node_of(cluster, e.node_id, e.node_epoch)
+    if node is None or e.run_id not in node.held:
+        return  # late, doubled, or of an older life
+    after = node.freeing(e.run_id, e.slots)
+    put_slots(cluster, after)
+    if e.run_id not in after.held:
+        run = cluster.runs[e.run_id]
+        put_run(cluster, replace(run, released=run.released | run.bit(e.node_id)))
+
+
+NODE_CHANGES: Final[dict[type, Callable[[Cluster, Any, Recorded], None]]] = {
+    NodeJoined: _joined,
+    GpusFoundClean: _found_clean,
+    NodeSuspected: _suspected,
+    NodeRecovered: _recovered,
+    NodeLost: _lost,
+    ShareStarted: _share_started,
+    ShareEnded: _share_ended,
+    CheckpointSaved: _checkpoint_saved,
+    NodeCordoned: _cordoned,
+    NodeUncordoned: _cordoned,
+    GpusReleased: _released,
+}

@@ -1,0 +1,146 @@
+"""A node in its present life: its GPUs by slot, what holds them, and what is set aside."""
+
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+import msgspec
+
+from events.base import (
+    SLOTS_MAX,
+    GpuUuid,
+    JobId,
+    NodeEpoch,
+    NodeId,
+    RunId,
+)
+from events.job import Domain
+
+Slots = int  # bit n is slot n; 0 is none, which no message may carry
+
+
+PLACE_LABELS: Final = frozenset(Domain)
+
+
+class NodeState(StrEnum):
+    """Whether a node's agent is heard."""
+
+    UP = "up"
+    SUSPECT = "suspect"
+    LOST = "lost"
+
+
+class Pool(NamedTuple):
+    """Nodes that are alike for placement. `free` GPUs are clean, in the pool, and no run's."""
+
+    gpu_type: str
+    size: int  # GPUs that the node has
+    free: int  # never 0; without those that are earmarked
+    traits: str = ""  # its labels and taints, as one word
+
+
+class Node(msgspec.Struct, frozen=True, kw_only=True):
+    """One node in its present life."""
+
+    node_id: NodeId
+    epoch: NodeEpoch = NodeEpoch(0)
+    state: NodeState = NodeState.UP
+    instance: str = ""
+    boot_id: str = ""
+    gpu_type: str = ""
+    address: str = ""
+    port_base: int = 0
+    uuids: tuple[GpuUuid, ...] = ()  # slot n has uuids[n], for ever
+    present: Slots = 0  # slots whose GPU the present life has
+    pool: Slots = 0  # of those, found clean in this life
+    free: Slots = 0  # of those, held by no run: what may be given away
+    held: dict[RunId, Slots] = {}  # by runs of this life; never changed in place
+    owed: dict[RunId, Slots] = {}  # slots of runs of earlier lives that were not found clean yet; likewise
+    earmarked: dict[JobId, Slots] = {}  # set aside, free or not yet; disjoint; likewise
+    marked: Slots = 0  # all of these
+    labels: dict[str, str] = {}
+    taints: tuple[str, ...] = ()
+    traits: str = ""  # labels but for its place, and taints, as one word: see `traits_of`
+    cordoned: bool = False
+
+    @property
+    def spare(self) -> Slots:
+        """Slots that any job may be given."""
+        return self.free & ~self.marked
+
+    @property
+    def rack(self) -> str:
+        """The rack it stands in; empty when nobody said."""
+        return self.labels.get(Domain.RACK, "")
+
+    @property
+    def spine(self) -> str:
+        """The spine its rack hangs on; empty when nobody said."""
+        return self.labels.get(Domain.SPINE, "")
+
+    @property
+    def size(self) -> int:
+        """GPUs that the node has."""
+        return self.present.bit_count()
+
+    def numbered(self, uuids: tuple[GpuUuid, ...]) -> tuple[GpuUuid, ...]:
+        """The GPUs by slot once these are in the node: a known one keeps its own, a new one gets the next never used.
+
+        When all are used up, as where each boot brings other GPUs, it gets that of one that is gone.
+        """
+        slots, known = list(self.uuids), set(self.uuids)
+        gone = (slot for slot, uuid in enumerate(self.uuids) if uuid not in uuids)
+        for uuid in dict.fromkeys(uuids):
+            if uuid in known:
+                continue
+            if len(slots) < SLOTS_MAX:
+                slots.append(uuid)
+            elif (slot := next(gone, None)) is not None:
+                slots[slot] = uuid
+        return tuple(slots)
+
+    def mask(self, uuids: tuple[GpuUuid, ...]) -> Slots:
+        """The slots of some GPUs; those never seen here have none."""
+        slots = {uuid: slot for slot, uuid in enumerate(self.uuids)}
+        return sum(1 << slots[uuid] for uuid in set(uuids) if uuid in slots)
+
+    def losing(self) -> "Node":
+        """The node without its runs and its GPUs."""
+        owed = {**self.owed, **self.held}
+        return msgspec.structs.replace(self, state=NodeState.LOST, pool=0, free=0, held={}, owed=owed)
+
+    def pooling(self, slots: Slots) -> "Node":
+        """The node with some slots in the pool: those that no run holds are free."""
+        pool = self.pool | (slots & self.present)
+        unclean = self.present & ~pool  # a GPU that the node has no more holds nothing
+        owed = {run_id: mask for run_id, mask in self.owed.items() if mask & unclean}
+        taken = sum(self.held.values())  # disjoint
+        return msgspec.structs.replace(self, pool=pool, free=pool & ~taken, owed=owed)
+
+    def marking(self, job_id: JobId, slots: Slots) -> "Node":
+        """The node with `slots` set aside for a job, instead of what was before; 0: nothing is."""
+        earmarked = {**self.earmarked, job_id: slots}
+        if not slots:
+            del earmarked[job_id]
+        return msgspec.structs.replace(self, earmarked=earmarked, marked=sum(earmarked.values()))
+
+    def taking(self, run_id: RunId, slots: Slots) -> "Node":
+        """The node with `slots`, which are free, held by a run."""
+        held = {**self.held, run_id: slots}
+        return msgspec.structs.replace(self, held=held, free=self.free & ~slots)
+
+    def freeing(self, run_id: RunId, slots: Slots) -> "Node":
+        """The node with those of `slots` free that the run holds, and no others."""
+        freed = self.held.get(run_id, 0) & slots
+        held = dict(self.held)
+        if not (kept := held.pop(run_id, 0) & ~slots):
+            return msgspec.structs.replace(self, held=held, free=self.free | freed)
+        held[run_id] = kept
+        return msgspec.structs.replace(self, held=held, free=self.free | freed)
+
+
+def traits_of(labels: dict[str, str], taints: tuple[str, ...]) -> str:
+    """Labels, but for the place in the network, and taints as one word: nodes of one word are alike for a filter."""
+    if not labels and not taints:
+        return ""
+    kept = sorted((key, value) for key, value in labels.items() if key not in PLACE_LABELS)
+    return ",".join(f"{key}={value}" for key, value in kept) + "".join(f"|{taint}" for taint in sorted(taints))

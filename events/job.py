@@ -118,7 +118,7 @@ class HoldCode(StrEnum):
     # Over quota
     OVER_LIMIT = "over_limit"  # its queue, or one above it, is at its limit
     OVER_FLOOR = "over_floor"  # cannot be preempted, and what its team has for sure is in use by others of that kind
-    OVER_SHARE = "over_share"  # its team has its share, and nothing is left to borrow
+    OVER_ENTITLEMENT = "over_entitlement"  # beyond what its team is entitled to, and enough of its jobs wait to borrow
     RUNNING_MAX = "running_max"  # its queue runs as many jobs as it may
     BEHIND = "behind"  # another holds up its queue, which is strict
     # Room
@@ -216,13 +216,11 @@ class JobRejected(JobEvent, kw_only=True, frozen=True, tag="musterbook.job.rejec
 class JobAdmitted(JobEvent, kw_only=True, frozen=True, tag="musterbook.job.admitted.v1"):
     """The job may run, whole: it waits for GPUs only."""
 
-    borrowing: bool = (
-        False  # beyond its team's share: it goes behind those within theirs, and is the first to be preempted
-    )
+    borrowing: bool = False  # beyond what its team is entitled to now: it goes behind those that are within
 
 
 class AdmissionWithdrawn(JobEvent, kw_only=True, frozen=True, tag="musterbook.job.admission_withdrawn.v1"):
-    """The job is queued again, at its old age: it waited for GPUs too long, or its team's share has become smaller."""
+    """The job is queued again, at its old age: its queue was stopped, its limits were lowered, or it can no longer fit."""
 
 
 class JobHeld(JobEvent, kw_only=True, frozen=True, tag="musterbook.job.held.v1"):

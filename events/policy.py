@@ -58,5 +58,4 @@ class PolicySet(StandingDocument, kw_only=True, frozen=True, tag="musterbook.pol
     cool_down_s: Count = 300  # between two evictions of one job
     consolidation: Consolidation = Consolidation.PROPOSE
     half_life_s: Count = 0  # of past use in the fair share; 0: only what is in use now counts
-    admit_hold_s: Count = 300  # a job admitted and neither placed nor promised for so long is queued again
-    admitted_ahead: Count = 100  # jobs of one shape that a team may have admitted beyond its share
+    admitted_ahead: Count = 100  # jobs of one shape that a team may have admitted beyond what it is entitled to

@@ -133,10 +133,18 @@ def set_order(cluster: Cluster, change: Callable[[], None]) -> None:
 
 def put_run(cluster: Cluster, run: Run) -> None:
     """`run` is in the cluster, its GPUs are counted, and it is in `attention` if lifecycle has something to say about it."""
-    if run.run_id not in cluster.runs:
-        _add(cluster.usage, Use(run.team, run.gpu_type, run.rank, run.preemptible), run.gpus)
+    before = cluster.runs.get(run.run_id)
+    if before is None:
+        _add(cluster.usage, use_of(run), run.gpus)
+    if run.evicted_for and not (before is not None and before.evicted_for):
+        _add(cluster.leaving, use_of(run), run.gpus)
     cluster.runs[run.run_id] = run
     look_at(cluster, run.run_id)
+
+
+def use_of(run: Run) -> Use:
+    """Where the GPUs of a run are counted."""
+    return Use(run.team, run.gpu_type, run.rank, run.preemptible)
 
 
 def look_at(cluster: Cluster, run_id: RunId) -> None:
@@ -159,7 +167,9 @@ def asks_for_decision(run: Run, job: Job) -> bool:
 def drop_run(cluster: Cluster, run_id: RunId) -> None:
     """The run is over and is forgotten; no slot of a living node is its own any more."""
     run = cluster.runs.pop(run_id)
-    _add(cluster.usage, Use(run.team, run.gpu_type, run.rank, run.preemptible), -run.gpus)
+    _add(cluster.usage, use_of(run), -run.gpus)
+    if run.evicted_for:
+        _add(cluster.leaving, use_of(run), -run.gpus)
     _keep(cluster.attention, run_id, wanted=False)
 
 

@@ -85,7 +85,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     shape: Shape
     submitted: Position  # its age
     state: JobState = JobState.QUEUED
-    borrowing: bool = False  # admitted beyond its team's share
+    borrowing: bool = False  # admitted beyond what its team was entitled to
     admitted_at: datetime | None = None  # when it was admitted last
     attempt: int = 0  # runs so far
     hold: HoldCode = HoldCode.NOT_EVALUATED

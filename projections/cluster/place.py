@@ -21,6 +21,13 @@ class Misfit(NamedTuple):
     code: HoldCode
 
 
+class Placement(NamedTuple):
+    """Where a gang goes, whole."""
+
+    shares: tuple[NodeShare, ...]  # ordered by node
+    ranks: tuple[int, ...] = ()  # node rank n is shares[ranks[n]]; empty: in order of shares
+
+
 class Room:
     """The free GPUs of a cluster, less what was taken here. Cheaper than a fork that folds every placement."""
 
@@ -45,7 +52,7 @@ class Room:
                 self.pools.add(Pool(node.gpu_type, size, left, node.traits), share.node_id)
 
 
-def place(room: Room, shape: Shape) -> tuple[NodeShare, ...] | Misfit:
+def place(room: Room, shape: Shape) -> Placement | Misfit:
     """The shares of a gang of this shape, ordered by node; or why there are none.
 
     All shares are on one GPU type, the first accepted one that holds the gang. A shape without `nodes` of under 8 GPUs
@@ -58,7 +65,7 @@ def place(room: Room, shape: Shape) -> tuple[NodeShare, ...] | Misfit:
         picked = _pick(room, shape, of_type)
         if picked is not None:
             shares = (_share(room, node_id, gpus) for node_id, gpus in picked)
-            return tuple(sorted(shares, key=lambda share: share.node_id))
+            return Placement(tuple(sorted(shares, key=lambda share: share.node_id)))
     return Misfit(_reason(room.cluster, shape))
 
 

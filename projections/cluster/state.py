@@ -101,7 +101,8 @@ class Cluster:
         self.pools: Buckets[Pool] = Buckets()  # nodes that are up and have spare GPUs
         self.sizes: MutableMapping[tuple[NodeState, str, int], int] = {}  # (state, gpu type, size) -> nodes
         self.capacity: MutableMapping[str, int] = {}  # gpu type -> GPUs in the pool, or held on cordoned nodes
-        self.usage: MutableMapping[Use, int] = {}  # GPUs
+        self.usage: MutableMapping[Use, int] = {}  # GPUs, of all runs
+        self.leaving: MutableMapping[Use, int] = {}  # GPUs, of runs that are to end for another job
         self.wanted: MutableMapping[Want, int] = {}  # GPUs
         self.tallies: MutableMapping[TeamId, Tally] = {}
 
@@ -139,6 +140,7 @@ FORKED: Final = (
     "sizes",
     "capacity",
     "usage",
+    "leaving",
     "wanted",
     "tallies",
 )

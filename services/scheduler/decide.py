@@ -6,9 +6,9 @@ from heapq import heapify, heappop, heapreplace
 from typing import Final
 
 from events.base import Event, JobId, run_id_of
-from events.job import HoldCode, JobHeld, JobPlaced, NodeShare
+from events.job import HoldCode, JobHeld, JobPlaced
 from projections.cluster.job import Job, OrderKey, Shape
-from projections.cluster.place import Misfit, Room, place
+from projections.cluster.place import Misfit, Placement, Room, place
 from projections.cluster.state import Cluster
 from projections.cluster.tick import Tick
 
@@ -37,10 +37,10 @@ def decide(cluster: Cluster, tick: Tick) -> list[Event]:
             case Misfit(code):
                 misfits[shape] = code
                 lines.drop()
-            case shares:
-                events.append(_placed(cluster.jobs[job_id], shares, tick))
+            case Placement() as found:
+                events.append(_placed(cluster.jobs[job_id], found, tick))
                 placed.add(job_id)
-                room.take(shares)  # the next job sees what this took
+                room.take(found.shares)  # the next job sees what this took
                 lines.advance()
     return events + _holds(cluster, misfits, placed, tick)
 
@@ -77,10 +77,10 @@ class Lineup:
         heappop(self._heap)
 
 
-def _placed(job: Job, shares: tuple[NodeShare, ...], tick: Tick) -> JobPlaced:
+def _placed(job: Job, found: Placement, tick: Tick) -> JobPlaced:
     attempt = job.attempt + 1
     run_id = run_id_of(job.job_id, attempt)
-    return JobPlaced(**tick.of_job(job), run_id=run_id, attempt=attempt, shares=shares)
+    return JobPlaced(**tick.of_job(job), run_id=run_id, attempt=attempt, shares=found.shares, ranks=found.ranks)
 
 
 def _holds(cluster: Cluster, misfits: dict[Shape, HoldCode], placed: set[JobId], tick: Tick) -> list[Event]:

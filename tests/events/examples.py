@@ -151,7 +151,6 @@ EXAMPLES: Final[tuple[Event, ...]] = (
         cool_down_s=900,
         consolidation=Consolidation.DO,
         half_life_s=604_800,
-        admit_hold_s=60,
         admitted_ahead=500,
     ),
     AdmissionWithdrawn(**OF_JOB),

@@ -12,7 +12,7 @@ from events.job import IMPOSSIBLE, JobPlaced
 from events.node import GpusReleased, NodeJoined
 from projections.cluster.audit import audit
 from projections.cluster.evolve import evolve
-from projections.cluster.index import asks_for_decision
+from projections.cluster.index import asks_for_decision, use_of
 from projections.cluster.job import JobState
 from projections.cluster.node import NodeState, Pool
 from projections.cluster.snapshot import dump, load
@@ -164,9 +164,12 @@ def test_indexes_say_what_the_things_say(grown: History) -> None:
     asking = {r.run_id for r in cluster.runs.values() if asks_for_decision(r, cluster.jobs[r.job_id])}
     assert set(cluster.attention) == asking
     used: Counter[Use] = Counter()
+    leaving: Counter[Use] = Counter()
     for run in cluster.runs.values():
-        used[Use(run.team, run.gpu_type, run.rank, run.preemptible)] += run.gpus
+        used[use_of(run)] += run.gpus
+        leaving[use_of(run)] += run.gpus if run.evicted_for else 0
     assert dict(cluster.usage) == dict(used)
+    assert dict(cluster.leaving) == {use: gpus for use, gpus in leaving.items() if gpus}
     capacity: Counter[str] = Counter()
     for node in cluster.nodes.values():
         capacity[node.gpu_type] += (node.pool & ~node.free if node.cordoned else node.pool).bit_count()
@@ -197,7 +200,13 @@ def indexes(cluster: Cluster) -> dict[str, object]:
         "pools": {pool: cluster.pools.names(pool) for pool in cluster.pools.groups()},
         "sizes": dict(cluster.sizes),
         "later": list(cluster.later.line(None)),
-        "shares": [dict(cluster.capacity), dict(cluster.usage), dict(cluster.wanted), dict(cluster.tallies)],
+        "shares": [
+            dict(cluster.capacity),
+            dict(cluster.usage),
+            dict(cluster.leaving),
+            dict(cluster.wanted),
+            dict(cluster.tallies),
+        ],
         "asking": (set(cluster.attention), set(cluster.unwanted), set(cluster.suspects)),
     }
 

@@ -124,8 +124,8 @@ def test_a_gang_gets_the_best_fit_or_the_gravest_reason(found: list[Node], shape
         assert expected is None
         assert placed.code is reason(shape, found)
     else:
-        event(f"{len(placed)} shares")
-        assert [(share.node_id, share.slots.bit_count()) for share in placed] == expected
+        event(f"{len(placed.shares)} shares")
+        assert [(share.node_id, share.slots.bit_count()) for share in placed.shares] == expected
 
 
 @given(nodes(), shapes())
@@ -135,15 +135,15 @@ def test_shares_are_free_slots_of_the_life_that_is(found: list[Node], shape: Sha
     if isinstance(placed, Misfit):
         return
     named = {node.node_id: node for node in found}
-    for share in placed:
+    for share in placed.shares:
         node = named[share.node_id]
         lower = node.free & ((1 << share.slots.bit_length()) - 1)
         assert (share.node_epoch, share.slots) == (node.epoch, lower)
         assert node.state is NodeState.UP
-    types = {named[share.node_id].gpu_type for share in placed}
+    types = {named[share.node_id].gpu_type for share in placed.shares}
     assert len(types) == 1
     assert not shape.gpu_types or types <= set(shape.gpu_types)
-    assert sum(share.slots.bit_count() for share in placed) == shape.gpus
+    assert sum(share.slots.bit_count() for share in placed.shares) == shape.gpus
 
 
 @given(nodes(), st.lists(shapes(), max_size=6))
@@ -156,8 +156,8 @@ def test_what_a_room_gave_away_is_gone_as_if_it_were_folded(found: list[Node], a
         placed = place(room, shape)
         assert placed == place(Room(cluster_of(now)), shape)
         if not isinstance(placed, Misfit):
-            room.take(placed)
-            now = [_less(node, placed) for node in now]
+            room.take(placed.shares)
+            now = [_less(node, placed.shares) for node in now]
     assert [node.free for node in cluster.nodes.values()] == [node.free for node in found]
 
 

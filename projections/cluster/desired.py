@@ -1,7 +1,8 @@
 """What a node should run, from the fold: what the dispatcher writes, and an agent makes true.
 
-The ranks of a gang meet on the node of its first share, at the port of that share's lowest slot: a slot is one run's
-alone, so no two runs of a node ever meet at one port.
+Ranks go along the network, as the placement put the shares: those of one rack have neighbouring numbers. The gang meets
+on the node of rank 0, at the port of its share's lowest slot: a slot is one run's alone, so no two runs of a node ever
+meet at one port.
 """
 
 from typing import Final
@@ -65,7 +66,9 @@ def _share(cluster: Cluster, node: Node, run_id: RunId) -> DesiredShare:
     job = cluster.jobs[run.job_id]
     slots = node.held[run_id]
     index = run.bit(node.node_id).bit_length() - 1
-    first = run.shares[0]
+    order = run.ranks or range(len(run.shares))
+    node_rank = order.index(index)
+    first = run.shares[order[0]]
     master = cluster.node(first.node_id)
     placed = run.shares[index].slots  # all of the share, though a part of it may be released
     return DesiredShare(
@@ -77,9 +80,9 @@ def _share(cluster: Cluster, node: Node, run_id: RunId) -> DesiredShare:
         cause=run.stopping,
         slots=SlotMask(slots),
         gpu_uuids=tuple(uuid for slot, uuid in enumerate(node.uuids) if placed >> slot & 1),
-        node_rank=index,
+        node_rank=node_rank,
         nodes=len(run.shares),
-        first_rank=_ranks_before(run, job.spec, index),
+        first_rank=_ranks_before(run, job.spec, node_rank),
         world_size=_ranks_before(run, job.spec, len(run.shares)),
         local_size=1 if job.spec.ranks is Ranks.PER_NODE else placed.bit_count(),
         master_addr=master.address,
@@ -88,8 +91,9 @@ def _share(cluster: Cluster, node: Node, run_id: RunId) -> DesiredShare:
     )
 
 
-def _ranks_before(run: Run, spec: JobSpec, index: int) -> int:
-    """Ranks in the shares before this one: the global rank of its first."""
+def _ranks_before(run: Run, spec: JobSpec, node_rank: int) -> int:
+    """Ranks in the shares before the one of this node rank: the global rank of its first."""
     if spec.ranks is Ranks.PER_NODE:
-        return index
-    return sum(share.slots.bit_count() for share in run.shares[:index])
+        return node_rank
+    before = run.ranks[:node_rank] if run.ranks else range(node_rank)
+    return sum(run.shares[index].slots.bit_count() for index in before)

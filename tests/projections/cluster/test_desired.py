@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 from hypothesis import given
 
-from events.base import GpuUuid, NodeId, SlotMask
+from events.base import GpuUuid, NodeId, RunId, SlotMask, TeamId
 from events.desired import Order
 from events.fleet import NodeLost
-from events.job import Ranks, StopCause
+from events.job import JobAdmitted, JobPlaced, NodeShare, Ranks, StopCause
 from events.node import GpusFoundClean, GpusReleased, NodeJoined
 from projections.cluster.desired import KNOWN, VALUE_BYTES_MAX, desired, fitted
 from projections.cluster.node import NodeState
@@ -37,6 +37,27 @@ def test_a_gang_meets_at_one_place_with_ranks_in_the_order_of_its_nodes() -> Non
     assert (first.order, first.cause, first.job_id, first.team, first.attempt) == (Order.RUN, None, gang, "t", 1)
     assert first.spec == world.cluster.jobs[gang].spec
     assert one[1].master_port == 20_000  # no two runs of a node meet at one port
+
+
+def test_ranks_go_along_the_network_as_the_placement_says() -> None:
+    """Node rank n is shares[ranks[n]]: first ranks add up in that order, and all meet where rank 0 is."""
+    world = World({"n1": 1, "n2": 2, "n3": 5})
+    job = world.submit("gang", 7)
+    world.add(JobAdmitted(at=world.at, team=TeamId("t"), job_id=job))
+    shares = tuple(
+        NodeShare(node_id, world.cluster.nodes[node_id].epoch, SlotMask(slots))
+        for node_id, slots in ((NodeId("n1"), 0b1), (NodeId("n2"), 0b11), (NodeId("n3"), 0b11110))
+    )
+    world.add(
+        JobPlaced(
+            at=world.at, team=TeamId("t"), job_id=job, run_id=RunId("gang-1"), attempt=1, shares=shares, ranks=(2, 0, 1)
+        )
+    )
+
+    found = {name: desired(world.cluster, NodeId(name)).shares[0] for name in ("n1", "n2", "n3")}
+    assert [(found[name].node_rank, found[name].first_rank) for name in ("n3", "n1", "n2")] == [(0, 0), (1, 4), (2, 5)]
+    assert {share.master_port for share in found.values()} == {20_001}  # of the lowest slot on n3
+    assert {share.world_size for share in found.values()} == {7}
 
 
 def test_one_rank_a_node_counts_nodes() -> None:

@@ -114,12 +114,12 @@ def name_of(command: Sequence[str]) -> str:
     return stem[:40].strip("-") or "job"
 
 
-def parse_env(pairs: Sequence[str]) -> dict[str, str]:
-    """The variables of `--env NAME=VALUE` options. Raises `Failure`."""
-    env: dict[str, str] = {}
+def parse_pairs(option: str, pairs: Sequence[str]) -> dict[str, str]:
+    """The values by name of an option that is given as NAME=VALUE, again and again. Raises `Failure`."""
+    values: dict[str, str] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name:
-            raise Failure("--env", f"{pair!r} is not NAME=VALUE", code=ExitCode.USAGE)
-        env[name] = value
-    return env
+            raise Failure(option, f"{pair!r} is not NAME=VALUE", code=ExitCode.USAGE)
+        values[name] = value
+    return values

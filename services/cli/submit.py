@@ -12,7 +12,7 @@ from services.cli.ended import exit_code_of, say_end, wait_for
 from services.cli.failure import EXIT_CODES, ExitCode, say
 from services.cli.logs import Which, follow_logs
 from services.cli.options import ApiUrl, AsJson, Team, connect
-from services.cli.specfile import Spec, name_of, parse_env, read_spec
+from services.cli.specfile import Spec, name_of, parse_pairs, read_spec
 
 Key = Annotated[
     str | None,
@@ -58,6 +58,10 @@ def run(
     env: Annotated[list[str] | None, typer.Option("--env", "-e", metavar="NAME=VALUE", help="May be repeated.")] = None,
     workdir: Annotated[str, typer.Option("--workdir", metavar="DIR", help="Default: this folder.")] = ".",
     gpu_type: Annotated[list[str] | None, typer.Option("--gpu-type", metavar="TYPE", help="May be repeated.")] = None,
+    min_gpus: Annotated[int | None, typer.Option("--min-gpus", metavar="N", help="Start with so many at least.")] = None,
+    within: Annotated[str | None, typer.Option("--within", metavar="DOMAIN", help="All in one rack, or spine.")] = None,
+    label: Annotated[list[str] | None, typer.Option("--label", metavar="NAME=VALUE", help="Only nodes that have it.")] = None,
+    tolerate: Annotated[list[str] | None, typer.Option("--tolerate", metavar="TAINT", help="Also nodes that have it.")] = None,
     priority: Annotated[str | None, typer.Option("--priority", metavar="CLASS", help="low, normal, high, urgent.")] = None,
     max_runtime: Annotated[str | None, typer.Option("--max-runtime", metavar="TIME", help="90s, 10m, 1h30m.")] = None,
     retries: Annotated[int | None, typer.Option("--retries", metavar="N", help="After a rank failed.")] = None,
@@ -71,9 +75,10 @@ def run(
 ) -> None:  # fmt: skip
     """Run CMD as a job, show its output, and exit as it does. Ctrl-C leaves the job running."""
     given: dict[str, Any] = {
-        "name": name or name_of(command), "command": command, "gpus": gpus, "env": parse_env(env or []) or None,
+        "name": name or name_of(command), "command": command, "gpus": gpus, "env": parse_pairs("--env", env or []) or None,
         "workdir": str((Path.cwd() / workdir).resolve()), "gpu_types": gpu_type, "priority": priority,
-        "max_runtime": max_runtime, "retries_application": retries, "nodes": nodes,
+        "max_runtime": max_runtime, "retries_application": retries, "nodes": nodes, "min_gpus": min_gpus,
+        "topology": within, "labels": parse_pairs("--label", label or []) or None, "tolerates": tolerate,
     }  # fmt: skip
     spec = Spec({field: value for field, value in given.items() if value is not None}, "run", {})
     with connect(api_url) as client:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from events.ask import RefusalCode, Refused
 from services.gate.names import shown
@@ -36,7 +36,19 @@ OTHER_NAMES: Final = {
     "retries": "retries_application",
     "max_retries": "retries_application",
     "job_name": "name",
+    "min_nodes": "min_gpus",
+    "node_selector": "labels",
+    "nodeselector": "labels",
+    "constraint": "labels",
+    "constraints": "labels",
+    "tolerations": "tolerates",
+    "switches": "topology",
 }
+
+
+def wrong(problem: str, hint: str = "") -> PydanticCustomError:
+    """What a validator raises: `problem` is the end of a sentence that begins with the field."""
+    return PydanticCustomError("wrong", "{problem}", {"problem": problem, "hint": hint})
 
 
 def refusal_of(error: ValidationError, model: type[BaseModel]) -> Refused:

@@ -7,13 +7,13 @@ from typing import Annotated, Any, Final
 
 import msgspec
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
-from pydantic_core import PydanticCustomError
 
 from events.ask import RefusalCode, Refused
 from events.base import TeamId
 from events.job import Checkpoint, JobSpec, OnLost, Priority, Ranks
 from services.gate.names import job_name_problem, near_name, shown
-from services.gate.problems import refusal_of
+from services.gate.nodes_typed import LabelsField, TaintsField, TopologyField, min_gpus_problem
+from services.gate.problems import refusal_of, wrong
 
 SPEC_BYTES_MAX: Final = 64 * 1024  # of a whole spec, as JSON
 GPUS_MAX: Final = 100_000
@@ -89,10 +89,6 @@ def request_hash(spec: JobSpec) -> str:
     return hashlib.sha256(msgspec.json.encode(spec, order="deterministic")).hexdigest()
 
 
-def _wrong(problem: str, hint: str = "") -> PydanticCustomError:
-    return PydanticCustomError("wrong", "{problem}", {"problem": problem, "hint": hint})
-
-
 def _seconds(value: object) -> object:
     """Whole seconds of a number, or of text such as 1h30m."""
     if isinstance(value, str) and (found := DURATION.fullmatch(value.strip())) and any(found.groups()):
@@ -100,7 +96,7 @@ def _seconds(value: object) -> object:
         return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    raise _wrong(f"must be {DURATION_RULE}, not {shown(value)}")
+    raise wrong(f"must be {DURATION_RULE}, not {shown(value)}")
 
 
 def _command(value: object) -> object:
@@ -109,9 +105,9 @@ def _command(value: object) -> object:
         try:
             value = shlex.split(value)
         except ValueError as error:
-            raise _wrong(f"{shown(value)} cannot be split into words: {error}", "give a list of words") from error
+            raise wrong(f"{shown(value)} cannot be split into words: {error}", "give a list of words") from error
     if not isinstance(value, list | tuple):
-        raise _wrong(f"must be text or a list of words, not {shown(value)}")
+        raise wrong(f"must be text or a list of words, not {shown(value)}")
     words = tuple(str(word) if _is_number(word) else word for word in value)
     _check_command(words)
     return words
@@ -120,48 +116,48 @@ def _command(value: object) -> object:
 def _check_command(words: tuple[object, ...]) -> None:
     odd = next((word for word in words if not isinstance(word, str)), None)
     if odd is not None or any(not isinstance(word, str) for word in words):
-        raise _wrong(f"has {shown(odd)}, which is not text", 'put quotes around it: "true"')
+        raise wrong(f"has {shown(odd)}, which is not text", 'put quotes around it: "true"')
     if not words or not words[0]:
-        raise _wrong("is empty: it says nothing to run", 'for example ["python", "train.py"]')
+        raise wrong("is empty: it says nothing to run", 'for example ["python", "train.py"]')
     if len(words) > COMMAND_WORDS_MAX:
-        raise _wrong(f"has {len(words)} words, {COMMAND_WORDS_MAX} is the most")
+        raise wrong(f"has {len(words)} words, {COMMAND_WORDS_MAX} is the most")
     size = sum(len(str(word).encode("utf-8", "surrogatepass")) for word in words)
     if size > COMMAND_BYTES_MAX:
-        raise _wrong(f"has {size} bytes, {COMMAND_BYTES_MAX} is the most", "put the script into a file")
+        raise wrong(f"has {size} bytes, {COMMAND_BYTES_MAX} is the most", "put the script into a file")
     if any("\0" in str(word) for word in words):
-        raise _wrong("has a NUL character")
+        raise wrong("has a NUL character")
 
 
 def _env(value: object) -> object:
     """Variables with their values as text; numbers are written as typed."""
     if not isinstance(value, dict):
-        raise _wrong(f"must be a mapping of names to text, not {shown(value)}")
+        raise wrong(f"must be a mapping of names to text, not {shown(value)}")
     if len(value) > ENV_MAX:
-        raise _wrong(f"has {len(value)} variables, {ENV_MAX} is the most")
+        raise wrong(f"has {len(value)} variables, {ENV_MAX} is the most")
     texts: dict[str, str] = {}
     for name, given in value.items():
         if not isinstance(name, str) or not ENV_NAME.fullmatch(name):
-            raise _wrong(f"has a variable named {shown(name)}; a name is letters, digits and _, no digit first")
+            raise wrong(f"has a variable named {shown(name)}; a name is letters, digits and _, no digit first")
         if name in RESERVED or name.startswith("MUSTER_"):
-            raise _wrong(f"{name} cannot be set: every rank gets its own", "use another name")
+            raise wrong(f"{name} cannot be set: every rank gets its own", "use another name")
         if not isinstance(given, str) and not _is_number(given):
-            raise _wrong(f"{name} is {shown(given)}, which is not text", f'put quotes around it: {name}: "…"')
+            raise wrong(f"{name} is {shown(given)}, which is not text", f'put quotes around it: {name}: "…"')
         if "\0" in str(given):
-            raise _wrong(f"{name} has a NUL character")
+            raise wrong(f"{name} has a NUL character")
         texts[name] = str(given)
     size = sum(len(name) + len(text.encode("utf-8", "surrogatepass")) for name, text in texts.items())
     if size > ENV_BYTES_MAX:
-        raise _wrong(f"has {size} bytes, {ENV_BYTES_MAX} is the most")
+        raise wrong(f"has {size} bytes, {ENV_BYTES_MAX} is the most")
     return texts
 
 
 def _gpu_types(value: object) -> object:
     names = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list | tuple) else None
     if names is None or len(names) > GPU_TYPES_MAX:
-        raise _wrong(f"must be one GPU type or a list of up to {GPU_TYPES_MAX}, not {shown(value)}")
+        raise wrong(f"must be one GPU type or a list of up to {GPU_TYPES_MAX}, not {shown(value)}")
     odd = next((name for name in names if not isinstance(name, str) or not GPU_TYPE.fullmatch(name)), None)
     if odd is not None:
-        raise _wrong(f"has {shown(odd)}; a GPU type is 1 to 40 letters, digits, spaces and . _ -")
+        raise wrong(f"has {shown(odd)}; a GPU type is 1 to 40 letters, digits, spaces and . _ -")
     return tuple(dict.fromkeys(names))
 
 
@@ -169,24 +165,24 @@ def _signal(value: object) -> object:
     name = value.upper() if isinstance(value, str) else ""
     name = name if name.startswith("SIG") else f"SIG{name}"
     if name not in SIGNALS:
-        raise _wrong(f"must be one of {', '.join(SIGNALS)}, not {shown(value)}")
+        raise wrong(f"must be one of {', '.join(SIGNALS)}, not {shown(value)}")
     return name
 
 
 def _path(value: object) -> object:
     if not isinstance(value, str) or "\0" in value or len(value) > PATH_MAX:
-        raise _wrong(f"must be a path of at most {PATH_MAX} characters, not {shown(value)}")
+        raise wrong(f"must be a path of at most {PATH_MAX} characters, not {shown(value)}")
     if value and not value.startswith("/"):
-        raise _wrong(f"{shown(value)} is relative, and to nothing on another machine", "give it from / on")
+        raise wrong(f"{shown(value)} is relative, and to nothing on another machine", "give it from / on")
     return value
 
 
 def _job_name(value: object) -> object:
     if not isinstance(value, str):
-        raise _wrong(f"must be text, not {shown(value)}")
+        raise wrong(f"must be text, not {shown(value)}")
     if problem := job_name_problem(value):
         near = near_name(value, 40)
-        raise _wrong(problem, f"for example {near}" if near else "")
+        raise wrong(problem, f"for example {near}" if near else "")
     return value
 
 
@@ -230,6 +226,12 @@ class SpecTyped(BaseModel):
     gpu_types: Annotated[tuple[str, ...], BeforeValidator(_gpu_types)] = Field(
         (), description="Accepted types, the preferred first: text or a list; left out: any."
     )
+    min_gpus: int | None = Field(
+        None, ge=1, le=GPUS_MAX, description="An elastic gang starts with so many at the least; left out: with all."
+    )
+    topology: TopologyField = Field(None, description="rack or spine: how close together; left out: anywhere.")
+    labels: LabelsField = Field(default={}, description="That each of its nodes must have.")
+    tolerates: TaintsField = Field((), description="Taints of nodes that it may go to all the same: text or a list.")
     env: Annotated[dict[str, str], BeforeValidator(_env)] = Field(default={}, description="Environment variables.")
     workdir: Path = Field("", description="Where ranks start; left out: a fresh directory of the run's.")
     priority: Priority = Field(Priority.NORMAL, strict=False, description="Priority class.")
@@ -255,22 +257,35 @@ class SpecTyped(BaseModel):
         """The three numbers of GPUs say the same, and at least one says how many."""
         gpus, nodes, each = self.gpus, self.nodes, self.gpus_per_node
         if gpus is None and (nodes is None or each is None):
-            raise _wrong("gpus: is missing: how many GPUs does the whole gang need?", "for example gpus: 8")
+            raise wrong("gpus: is missing: how many GPUs does the whole gang need?", "for example gpus: 8")
         if gpus is None and nodes is not None and each is not None and nodes * each > GPUS_MAX:
-            raise _wrong(f"gpus: {nodes} nodes of {each} GPUs are {nodes * each}, {GPUS_MAX} is the most")
+            raise wrong(f"gpus: {nodes} nodes of {each} GPUs are {nodes * each}, {GPUS_MAX} is the most")
         if gpus is not None and nodes is not None and each is not None and nodes * each != gpus:
-            raise _wrong(f"gpus: is {gpus}, but {nodes} nodes of {each} GPUs are {nodes * each}", "leave one out")
+            raise wrong(f"gpus: is {gpus}, but {nodes} nodes of {each} GPUs are {nodes * each}", "leave one out")
         for name, part in (("nodes", nodes), ("gpus_per_node", each)):
             if gpus is not None and part is not None and gpus % part:
-                raise _wrong(f"{name}: {gpus} GPUs cannot be divided evenly by {part}")
+                raise wrong(f"{name}: {gpus} GPUs cannot be divided evenly by {part}")
         return self
 
-    def meant(self) -> JobSpec:
-        """The spec with its shape worked out."""
+    @model_validator(mode="after")
+    def _least_agrees(self) -> "SpecTyped":
+        """An elastic gang has no more at the least than at the most, and whole nodes where their size is given."""
+        gpus, _, each = self._shape()
+        if self.min_gpus is not None and (problem := min_gpus_problem(self.min_gpus, gpus, each)) is not None:
+            raise wrong(*problem)
+        return self
+
+    def _shape(self) -> tuple[int, int, int]:
+        """GPUs of the whole gang, nodes, and GPUs on each; both 0 where neither was given."""
         gpus, nodes, each = self.gpus or 0, self.nodes or 0, self.gpus_per_node or 0
         gpus = gpus or nodes * each
         if nodes or each:
             nodes, each = nodes or gpus // each, each or gpus // nodes
+        return gpus, nodes, each
+
+    def meant(self) -> JobSpec:
+        """The spec with its shape worked out."""
+        gpus, nodes, each = self._shape()
         return JobSpec(
             name=self.name,
             command=self.command,
@@ -289,6 +304,10 @@ class SpecTyped(BaseModel):
             retries_application=self.retries_application,
             retries_infrastructure=self.retries_infrastructure,
             on_lost=self.on_lost,
+            min_gpus=self.min_gpus or 0,
+            topology=self.topology.meant() if self.topology is not None else None,
+            labels=self.labels,
+            tolerates=self.tolerates,
         )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from services.cli.failure import ExitCode, Failure
-from services.cli.specfile import SPEC_MAX_BYTES, name_of, parse_env, read_spec
+from services.cli.specfile import SPEC_MAX_BYTES, name_of, parse_pairs, read_spec
 
 
 def written(folder: Path, text: str) -> str:
@@ -100,6 +100,6 @@ def test_a_command_gives_a_legal_name(command: list[str], name: str) -> None:
 
 def test_env_options_are_pairs() -> None:
     """The value may hold more of `=`; what has none is wrong usage."""
-    assert parse_env(["A=1", "B=x=y", "C="]) == {"A": "1", "B": "x=y", "C": ""}
+    assert parse_pairs("--env", ["A=1", "B=x=y", "C="]) == {"A": "1", "B": "x=y", "C": ""}
     with pytest.raises(Failure, match="is not NAME=VALUE"):
-        parse_env(["A"])
+        parse_pairs("--env", ["A"])

@@ -56,6 +56,19 @@ def test_json_is_the_answer(network: Network) -> None:
     }
 
 
+def test_run_says_which_nodes_it_may_go_to(network: Network) -> None:
+    """Its options become the fields of a spec; a label without a value goes nowhere."""
+    network.answers.append((201, ACCEPTED))
+    options = ["--gpus", "16", "--min-gpus", "8", "--within", "rack", "--label", "fabric=ib", "--label", "zone=a"]
+    argv = ["run", "-d", *options, "--tolerate", "slow", "--api-url", network.url, "--", "x"]
+    assert CliRunner().invoke(app, argv).exit_code == 0
+    spec = network.asked[0][1]["spec"]
+    wanted = {"min_gpus": 8, "topology": "rack", "labels": {"fabric": "ib", "zone": "a"}, "tolerates": ["slow"]}
+    assert wanted.items() <= spec.items()
+    done = CliRunner().invoke(app, ["run", "--label", "fabric", "--api-url", network.url, "--", "x"])
+    assert str(done.exception) == "--label: 'fabric' is not NAME=VALUE"
+
+
 def test_a_refusal_names_the_line(network: Network, tmp_path: Path) -> None:
     """Of the field that the sentence begins with."""
     file = tmp_path / "job.yaml"

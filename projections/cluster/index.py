@@ -6,7 +6,7 @@ from typing import TypeVar
 from events.base import JobId, NodeId, RunId
 from events.job import IMPOSSIBLE
 from projections.cluster.job import Job, JobState, OrderKey, Run
-from projections.cluster.node import Node, NodeState, Pool
+from projections.cluster.node import Kind, Node, NodeState, Pool
 from projections.cluster.state import Cluster, Line, Tally, Use, Want
 
 K = TypeVar("K")
@@ -49,8 +49,13 @@ def _pool(node: Node) -> Pool | None:
 
 
 def _count(cluster: Cluster, node: Node, by: int) -> None:
-    _add(cluster.sizes, (node.state, node.gpu_type, node.size), by)
+    _add(cluster.sizes, kind_of(node), by)
     _add(cluster.capacity, node.gpu_type, by * _capacity(node))
+
+
+def kind_of(node: Node) -> Kind:
+    """With which others a node is counted."""
+    return Kind(node.state, node.gpu_type, node.size, node.cordoned, node.traits, node.place)
 
 
 def _capacity(node: Node) -> int:

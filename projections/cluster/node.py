@@ -29,6 +29,16 @@ class NodeState(StrEnum):
     LOST = "lost"
 
 
+class Place(NamedTuple):
+    """Where a node stands in the network; empty: nobody said."""
+
+    spine: str = ""
+    rack: str = ""
+
+
+NOWHERE: Final = Place()
+
+
 class Pool(NamedTuple):
     """Nodes that are alike for placement. `free` GPUs are clean, in the pool, and no run's."""
 
@@ -36,6 +46,17 @@ class Pool(NamedTuple):
     size: int  # GPUs that the node has
     free: int  # never 0; without those that are earmarked
     traits: str = ""  # its labels and taints, as one word
+
+
+class Kind(NamedTuple):
+    """Nodes that are counted together: alike in all that says whether a gang could ever be on them."""
+
+    state: NodeState
+    gpu_type: str
+    size: int  # GPUs that the node has
+    cordoned: bool = False
+    traits: str = ""
+    place: Place = NOWHERE
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +97,12 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     def spine(self) -> str:
         """The spine its rack hangs on; empty when nobody said."""
         return self.labels.get(Domain.SPINE, "")
+
+    @property
+    def place(self) -> Place:
+        """Both of these: a rack is one of its spine."""
+        labels = self.labels
+        return Place(labels.get(Domain.SPINE, ""), labels.get(Domain.RACK, "")) if labels else NOWHERE
 
     @property
     def size(self) -> int:

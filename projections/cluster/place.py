@@ -9,8 +9,11 @@ from typing import Final, NamedTuple
 from events.base import NodeId, SlotMask
 from events.job import HoldCode, NodeShare
 from projections.cluster.job import Shape
-from projections.cluster.node import Node, NodeState, Pool, Slots
+from projections.cluster.node import NodeState, Pool
+from projections.cluster.room import Room
 from projections.cluster.state import Cluster
+
+__all__ = ["WHOLE_NODES_FROM", "Misfit", "Placement", "Room", "could_hold", "place"]
 
 WHOLE_NODES_FROM: Final = 8  # GPUs; a gang of so many, or of more than a node has, takes whole nodes
 
@@ -28,37 +31,16 @@ class Placement(NamedTuple):
     ranks: tuple[int, ...] = ()  # node rank n is shares[ranks[n]]; empty: in order of shares
 
 
-class Room:
-    """The free GPUs of a cluster, less what was taken here. Cheaper than a fork that folds every placement."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-        self.pools = cluster.pools.fork()
-        self._taken: dict[NodeId, Slots] = {}
-
-    def free(self, node: Node) -> Slots:
-        """The slots of a node that may be given away."""
-        return node.spare & ~self._taken.get(node.node_id, 0)
-
-    def take(self, shares: tuple[NodeShare, ...]) -> None:
-        """The slots of these shares, which are free, are given away."""
-        for share in shares:
-            node = self.cluster.nodes[share.node_id]
-            free = self.free(node)
-            self._taken[share.node_id] = self._taken.get(share.node_id, 0) | share.slots
-            size, left = node.size, (free & ~share.slots).bit_count()
-            self.pools.remove(Pool(node.gpu_type, size, free.bit_count(), node.traits), share.node_id)
-            if left:
-                self.pools.add(Pool(node.gpu_type, size, left, node.traits), share.node_id)
-
-
-def place(room: Room, shape: Shape) -> Placement | Misfit:
+def place(room: Room, shape: Shape, *, most: int | None = None) -> Placement | Misfit:
     """The shares of a gang of this shape, ordered by node; or why there are none.
 
     All shares are on one GPU type, the first accepted one that holds the gang. A shape without `nodes` of under 8 GPUs
     goes to the fullest node that holds it; a larger one takes whole empty nodes of one size, and its remainder the
-    fullest node that holds that. `nodes` x `gpus_per_node` goes to the fullest nodes that hold a share each.
+    fullest node that holds that. `nodes` x `gpus_per_node` goes to the fullest nodes that hold a share each. `most` GPUs
+    at most, if the gang is elastic.
     """
+    if most is not None and most < shape.gpus:
+        return Misfit(HoldCode.NO_ROOM)
     pools = sorted(room.pools.groups(), key=_fullest_first)
     for gpu_type in shape.gpu_types or sorted({pool.gpu_type for pool in pools}):
         of_type = [pool for pool in pools if pool.gpu_type == gpu_type]
@@ -135,7 +117,7 @@ def _share(room: Room, node_id: NodeId, gpus: int) -> NodeShare:
 def _reason(cluster: Cluster, shape: Shape) -> HoldCode:
     """What stands against a gang that does not fit, from the gravest to the lightest."""
     sizes = cluster.sizes
-    if shape.gpu_types and not any(gpu_type in shape.gpu_types and size for _, gpu_type, size in sizes):
+    if shape.gpu_types and not any(kind.gpu_type in shape.gpu_types and kind.size for kind in sizes):
         return HoldCode.NO_SUCH_GPU
     if not could_hold(cluster, shape, tuple(NodeState)):
         return HoldCode.EXCEEDS_CLUSTER
@@ -147,10 +129,10 @@ def _reason(cluster: Cluster, shape: Shape) -> HoldCode:
 def could_hold(cluster: Cluster, shape: Shape, states: tuple[NodeState, ...]) -> bool:
     """Whether the nodes in these states would hold the gang if every GPU of theirs were free."""
     by_type: dict[str, dict[int, int]] = {}
-    for (state, gpu_type, size), nodes in cluster.sizes.items():
-        if state in states and size and (not shape.gpu_types or gpu_type in shape.gpu_types):
-            counts = by_type.setdefault(gpu_type, {})
-            counts[size] = counts.get(size, 0) + nodes
+    for kind, nodes in cluster.sizes.items():
+        if kind.state in states and kind.size and (not shape.gpu_types or kind.gpu_type in shape.gpu_types):
+            counts = by_type.setdefault(kind.gpu_type, {})
+            counts[kind.size] = counts.get(kind.size, 0) + nodes
     return any(_would_fit(shape, counts) for counts in by_type.values())
 
 

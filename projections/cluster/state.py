@@ -21,7 +21,7 @@ from events.job import HoldCode
 from events.policy import PolicySet
 from events.queues import Queue
 from projections.cluster.job import Earmark, Job, OrderKey, Promise, Run, Shape
-from projections.cluster.node import Node, NodeState, Pool
+from projections.cluster.node import Kind, Node, Pool
 from projections.cluster.overlay import Buckets, Lines, fork_map
 
 FOLD_VERSION: Final = 2  # of what a snapshot holds: another version is thrown away
@@ -99,7 +99,7 @@ class Cluster:
         self.unwanted: MutableMapping[JobId, None] = {}  # cancelled jobs that have no GPUs
         self.suspects: MutableMapping[NodeId, None] = {}
         self.pools: Buckets[Pool] = Buckets()  # nodes that are up and have spare GPUs
-        self.sizes: MutableMapping[tuple[NodeState, str, int], int] = {}  # (state, gpu type, size) -> nodes
+        self.sizes: MutableMapping[Kind, int] = {}  # nodes
         self.capacity: MutableMapping[str, int] = {}  # gpu type -> GPUs in the pool, or held on cordoned nodes
         self.usage: MutableMapping[Use, int] = {}  # GPUs, of all runs
         self.leaving: MutableMapping[Use, int] = {}  # GPUs, of runs that are to end for another job

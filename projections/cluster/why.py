@@ -65,11 +65,11 @@ def _need(shape: Shape) -> dict[str, int]:
 def _have(cluster: Cluster, shape: Shape) -> dict[str, int]:
     """What the nodes with an accepted GPU type have, from the counts and buckets: no look at every node."""
     have = dict.fromkeys(("gpus_total", "gpus_free", "gpus_free_most", "nodes", "nodes_free_whole", "nodes_unwell"), 0)
-    for (state, gpu_type, size), nodes in cluster.sizes.items():
-        if not shape.gpu_types or gpu_type in shape.gpu_types:
+    for kind, nodes in cluster.sizes.items():
+        if not shape.gpu_types or kind.gpu_type in shape.gpu_types:
             have["nodes"] += nodes
-            have["gpus_total"] += nodes * size
-            have["nodes_unwell"] += nodes if state is not NodeState.UP else 0
+            have["gpus_total"] += nodes * kind.size
+            have["nodes_unwell"] += nodes if kind.state is not NodeState.UP else 0
     for pool in cluster.pools.groups():
         if not shape.gpu_types or pool.gpu_type in shape.gpu_types:
             nodes = len(cluster.pools.names(pool))

@@ -12,7 +12,7 @@ from events.job import IMPOSSIBLE, JobPlaced
 from events.node import GpusReleased, NodeJoined
 from projections.cluster.audit import audit
 from projections.cluster.evolve import evolve
-from projections.cluster.index import asks_for_decision, use_of
+from projections.cluster.index import asks_for_decision, kind_of, use_of
 from projections.cluster.job import JobState
 from projections.cluster.node import NodeState, Pool
 from projections.cluster.snapshot import dump, load
@@ -159,7 +159,7 @@ def test_indexes_say_what_the_things_say(grown: History) -> None:
     up = [node for node in cluster.nodes.values() if node.state is NodeState.UP and node.spare and not node.cordoned]
     pools = {(Pool(n.gpu_type, n.size, n.spare.bit_count(), n.traits), n.node_id) for n in up}
     assert {(pool, name) for pool in cluster.pools.groups() for name in cluster.pools.names(pool)} == pools
-    sizes = Counter((node.state, node.gpu_type, node.size) for node in cluster.nodes.values())
+    sizes = Counter(kind_of(node) for node in cluster.nodes.values())
     assert dict(cluster.sizes) == dict(sizes)
     asking = {r.run_id for r in cluster.runs.values() if asks_for_decision(r, cluster.jobs[r.job_id])}
     assert set(cluster.attention) == asking

@@ -63,6 +63,10 @@ class Room:
                 free = self.free(node)
                 self._set(node, free, free & ~share.slots)
 
+    def kept(self, node: Node) -> Slots:
+        """The slots of a node that are reserved here, free or not."""
+        return self._kept.get(node.node_id, 0)
+
     def _present(self, share: NodeShare) -> Node | None:
         """The node, if it is in the life that the share means."""
         node = self.cluster.nodes.get(share.node_id)

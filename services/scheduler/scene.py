@@ -2,6 +2,7 @@
 
 import msgspec
 
+from events.base import RunId
 from projections.cluster.entitlement import Standing
 from projections.cluster.place import Room
 from projections.cluster.state import Cluster
@@ -19,3 +20,4 @@ class Scene(msgspec.Struct, frozen=True):
     tick: Tick
     room: Room
     standing: Standing
+    evicted: set[RunId] = msgspec.field(default_factory=set)  # victims that the round has chosen: each ends for one job

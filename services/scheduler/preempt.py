@@ -1,0 +1,155 @@
+"""Who is stopped so that a job which may run finds room: the victims that lose least, whole gangs, and the destination.
+
+docs/preemption.md says the rules, docs/decisions/0012 why no two jobs ever stop each other in turn.
+"""
+
+from typing import Final, NamedTuple
+
+from events.base import RunId, TeamId
+from events.job import NodeShare
+from projections.cluster.job import PRIORITY_RANK, Job, Run, Shape
+from services.scheduler.scene import Scene
+from services.scheduler.search import Found, Search, needs_of
+from services.scheduler.spots import Ground, domains_of, least_of, lost_gpu_s, may_be_stopped, ranks_of, sizes_of
+
+LAST_CLASS: Final = max(PRIORITY_RANK.values())
+
+
+class Preemption(NamedTuple):
+    """What is set aside for a job, and who ends for it."""
+
+    shares: tuple[NodeShare, ...]  # ordered by node
+    ranks: tuple[int, ...]  # node rank n is shares[ranks[n]]; empty: in order of shares
+    victims: tuple[RunId, ...]  # whole gangs; none where what ends anyway is enough
+
+
+def preempt(scene: Scene, job: Job) -> Preemption | None:
+    """The destination and victims for a job that found no place; None where nobody may be stopped for it, or not enough.
+
+    The scene is as it was: whoever goes on with the answer takes it from the room and from what teams use, and notes
+    the victims in `scene.evicted`. GPU types are tried in the job's order. An elastic gang gets its least.
+    """
+    if not scene.cluster.policy.preemption:
+        return None
+    shape = least_of(job.shape)
+    types = shape.gpu_types or tuple(sorted(scene.cluster.capacity))
+    for gpu_type in types:
+        if not scene.standing.entitles(job.team, gpu_type, shape.gpus, rank=job.rank):
+            continue
+        if _may_suffice(scene, job, gpu_type, shape.gpus) and (found := _on_type(scene, job, shape, gpu_type)):
+            return Preemption(found.shares, ranks_of(scene.cluster, found.shares), found.victims)
+    return None
+
+
+def _may_suffice(scene: Scene, job: Job, gpu_type: str, gpus: int) -> bool:
+    """Whether the counts allow it: the quick no, before any run is looked at."""
+    cluster = scene.cluster
+    pools = (pool for pool in scene.room.pools.groups() if pool.gpu_type == gpu_type)
+    free = sum(pool.free * len(scene.room.pools.names(pool)) for pool in pools)
+    soon = sum(count for use, count in cluster.leaving.items() if use.gpu_type == gpu_type)
+    claimable = sum(
+        count - cluster.leaving.get(use, 0)
+        for use, count in cluster.usage.items()
+        if use.gpu_type == gpu_type
+        and use.preemptible
+        and (use.rank > job.rank if use.team == job.team else scene.standing.over(use.team, gpu_type, job.team) > 0)
+    )
+    return claimable > 0 and free + soon + claimable >= gpus
+
+
+def _on_type(scene: Scene, job: Job, shape: Shape, gpu_type: str) -> Found | None:
+    """The cheapest legal answer on one GPU type: the least lost; or, if that takes too much of others, own runs first."""
+    ground = Ground(scene, shape, gpu_type)
+    for own_first in (False, True):
+        claims = Claims(scene, job, ground, own_first=own_first)
+        found = _cheapest(ground, shape, claims)
+        if found is not None and claims.legal(found.victims, shape.gpus):
+            return found
+        if found is None:
+            return None
+    return None
+
+
+def _cheapest(ground: Ground, shape: Shape, claims: "Claims") -> Found | None:
+    """The destination that costs least over the domains that may hold the gang; nothing is left claimed."""
+    for within in domains_of(shape):
+        answers: list[Found] = []
+        for spots in ground.split(within):
+            for need in needs_of(shape, sizes_of(spots)):
+                search = Search(spots, ground.runs, claims)
+                if (found := search.find(need)) is not None:
+                    search.undo()
+                    answers.append(found)
+                    break
+        if answers:
+            return min(answers, key=lambda found: (found.cost, found.shares))
+    return None
+
+
+class Claims:
+    """Which runs a job may have stopped, and what each loses: GPU-seconds since it last saved, or began."""
+
+    def __init__(self, scene: Scene, job: Job, ground: Ground, *, own_first: bool) -> None:
+        self._scene = scene
+        self._job = job
+        self._runs = ground.runs
+        self._gpu_type = ground.gpu_type
+        self._others_cost = 1 << 40 if own_first else 0  # others' runs are dearer than any of its own
+        self._lost: dict[RunId, int | None] = {}
+        self._over: dict[TeamId, int] = {}
+
+    def cost(self, run_id: RunId) -> int | None:
+        """What its end loses; None when it may not be stopped for the job."""
+        run = self._runs[run_id]
+        lost = self._lost.get(run_id, -1)
+        if lost == -1:
+            lost = self._lost[run_id] = self._look_at(run)
+        if lost is None:
+            return None
+        if run.team == self._job.team:
+            return lost
+        return lost + self._others_cost if self._over_of(run.team) > 0 else None
+
+    def claim(self, run_id: RunId) -> bool:
+        """It counts as gone; False when its team no longer has more than its share."""
+        if self.cost(run_id) is None:
+            return False
+        run = self._runs[run_id]
+        self._scene.standing.give(run.team, run.gpu_type, run.gpus, rank=run.rank, preemptible=run.preemptible)
+        self._over.clear()
+        return True
+
+    def restore(self, run_id: RunId) -> None:
+        """It counts as running again."""
+        run = self._runs[run_id]
+        self._scene.standing.give(run.team, run.gpu_type, -run.gpus, rank=run.rank, preemptible=run.preemptible)
+        self._over.clear()
+
+    def legal(self, victims: tuple[RunId, ...], gpus: int) -> bool:
+        """Whether each may be stopped after those before it, and the job's queues stay within their share with it."""
+        claimed: list[RunId] = []
+        try:
+            for run_id in victims:
+                if not self.claim(run_id):
+                    return False
+                claimed.append(run_id)
+            if all(self._runs[run_id].team == self._job.team for run_id in victims):
+                return True  # its team has no more than before
+            return self._scene.standing.within(self._job.team, self._gpu_type, gpus, rank=LAST_CLASS)
+        finally:
+            for run_id in claimed:
+                self.restore(run_id)
+
+    def _over_of(self, team: TeamId) -> int:
+        over = self._over.get(team)
+        if over is None:
+            over = self._over[team] = self._scene.standing.over(team, self._gpu_type, self._job.team)
+        return over
+
+    def _look_at(self, run: Run) -> int | None:
+        """What does not change during the search."""
+        if run.job_id in self._job.evicted_for or not may_be_stopped(self._scene, run):
+            return None
+        if run.team == self._job.team and run.rank <= self._job.rank:
+            return None
+        return lost_gpu_s(self._scene, run) + run.gpus  # so that nobody is stopped for nothing

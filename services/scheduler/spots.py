@@ -1,0 +1,117 @@
+"""What each node could give a gang: what is free, what soon will be, and what runs hold that could be made to end."""
+
+from collections.abc import Iterator
+
+from events.base import NodeId, RunId
+from events.job import Domain, NodeShare
+from projections.cluster.job import Run, Shape
+from projections.cluster.node import Node, NodeState
+from projections.cluster.state import Cluster
+from services.scheduler.scene import Scene
+from services.scheduler.search import Spot
+
+
+class Ground:
+    """The nodes of one GPU type that a gang of some shape may use, and the runs there that have not ended."""
+
+    def __init__(self, scene: Scene, shape: Shape, gpu_type: str, *, soon: bool = True) -> None:
+        """`soon`: count what is being given back anyway."""
+        self.gpu_type = gpu_type
+        self.runs: dict[RunId, Run] = {}
+        self.spots: dict[NodeId, Spot] = {}
+        self._scene = scene
+        ending: dict[RunId, bool] = {}
+        for node in scene.cluster.nodes.values():
+            if node.gpu_type != gpu_type or node.state is not NodeState.UP or node.cordoned or not suits(node, shape):
+                continue
+            self.spots[node.node_id] = self._spot(node, ending, soon=soon)
+
+    def _spot(self, node: Node, ending: dict[RunId, bool], *, soon: bool) -> Spot:
+        scene, runs = self._scene, self.runs
+        closed = node.marked | scene.room.kept(node)
+        coming, held = 0, []
+        for run_id, slots in node.held.items():
+            if not (slots := slots & ~closed & node.pool):
+                continue
+            if (run := runs.get(run_id)) is None:
+                run = runs[run_id] = scene.cluster.runs[run_id]
+                ending[run_id] = run_id in scene.evicted or is_ending(scene.cluster, run)
+            if not ending[run_id]:
+                held.append((run_id, slots))
+            elif soon:
+                coming |= slots
+        return Spot(node, scene.room.free(node), coming, tuple(held))
+
+    def split(self, within: str) -> list[dict[NodeId, Spot]]:
+        """The nodes by rack or spine, in order of names, without those that nobody placed; all together for no domain."""
+        if not within:
+            return [self.spots]
+        parts: dict[tuple[str, ...], dict[NodeId, Spot]] = {}
+        for name, spot in self.spots.items():
+            place = spot.node.place
+            key = (place.spine, place.rack) if within == Domain.RACK else (place.spine,)
+            if key[-1]:
+                parts.setdefault(key, {})[name] = spot
+        return [parts[key] for key in sorted(parts)]
+
+
+def sizes_of(spots: dict[NodeId, Spot]) -> list[int]:
+    """The sizes of these nodes."""
+    return sorted({spot.node.size for spot in spots.values()} - {0})
+
+
+def domains_of(shape: Shape) -> Iterator[str]:
+    """Within what to look, first to last; empty: anywhere."""
+    if shape.within:
+        yield shape.within
+    if not (shape.within and shape.required):
+        yield ""
+
+
+def ranks_of(cluster: Cluster, shares: tuple[NodeShare, ...]) -> tuple[int, ...]:
+    """The order of ranks along the network; empty where that is the order of shares."""
+    order = tuple(sorted(range(len(shares)), key=lambda index: (*cluster.nodes[shares[index].node_id].place, index)))
+    return () if order == tuple(range(len(shares))) else order
+
+
+def suits(node: Node, shape: Shape) -> bool:
+    """Whether a node has the labels that a gang asks for, and no taint that it does not tolerate."""
+    if not shape.labels and not node.taints:
+        return True
+    has = all(node.labels.get(key) == value for key, value in shape.labels)
+    return has and all(taint in shape.tolerates for taint in node.taints)
+
+
+def least_of(shape: Shape) -> Shape:
+    """The shape of an elastic gang at its least; any other as it is."""
+    return sized(shape, shape.min_gpus) if shape.min_gpus else shape
+
+
+def sized(shape: Shape, gpus: int) -> Shape:
+    """The shape with so many GPUs, all of them needed."""
+    nodes = -(-gpus // shape.gpus_per_node) if shape.nodes else 0
+    return shape._replace(gpus=nodes * shape.gpus_per_node if shape.nodes else gpus, nodes=nodes, min_gpus=0)
+
+
+def is_ending(cluster: Cluster, run: Run) -> bool:
+    """Whether a run gives its GPUs back without anything more being decided."""
+    if run.stopping is not None or run.evicted_for or run.ended == run.all or run.over:
+        return True
+    return bool(run.broken) or run.failure is not None or cluster.jobs[run.job_id].cancel
+
+
+def may_be_stopped(scene: Scene, run: Run) -> bool:
+    """Whether a run that is not ending may be stopped for others: preemptible, not too soon after it began, nor too often."""
+    policy, at = scene.cluster.policy, scene.tick.at
+    if not run.preemptible or (at - (run.started_at or run.placed_at)).total_seconds() < policy.min_runtime_s:
+        return False
+    job = scene.cluster.jobs[run.job_id]
+    if job.evictions >= policy.evictions_max:
+        return False
+    return job.evicted_at is None or (at - job.evicted_at).total_seconds() >= policy.cool_down_s
+
+
+def lost_gpu_s(scene: Scene, run: Run) -> int:
+    """GPU-seconds that a run loses if it ends now: since its last checkpoint, or since it began."""
+    since = run.saved_at or run.started_at or run.placed_at
+    return max(0, int((scene.tick.at - since).total_seconds())) * run.gpus

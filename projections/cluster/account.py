@@ -8,12 +8,24 @@ from events.base import TeamId
 from projections.cluster.state import Cluster, Past
 
 LN_2: Final = log(2)
+LEAST_GPU_S: Final = 1e-6  # less than this is none: it would halve for ever
 
 
 def account(cluster: Cluster, team: TeamId, at: datetime) -> None:
     """What the team uses now counts up to `at`; called before each change of it. Nothing without a half-life."""
     if cluster.policy.half_life_s:
         cluster.past[team] = Past(past_gpu_s(cluster, team, at), at)
+
+
+def settle(cluster: Cluster, at: datetime, *, half_life_s: int) -> None:
+    """What all teams used counts up to `at` by the half-life that held so far; from now on, another one holds.
+
+    From none to one: use counts from now on. From one to none: it is forgotten.
+    """
+    if half_life_s == cluster.policy.half_life_s:
+        return
+    teams = sorted({*cluster.past, *cluster.teams}) if half_life_s else []
+    cluster.past = {team: Past(past_gpu_s(cluster, team, at), at) for team in teams}
 
 
 def past_gpu_s(cluster: Cluster, team: TeamId, at: datetime) -> float:
@@ -24,6 +36,6 @@ def past_gpu_s(cluster: Cluster, team: TeamId, at: datetime) -> float:
     past, half_life_s = cluster.past.get(team), cluster.policy.half_life_s
     if past is None or not half_life_s:
         return 0.0
-    used = sum(gpus for use, gpus in cluster.usage.items() if use.team == team)
     kept: float = 0.5 ** (max(0.0, (at - past.at).total_seconds()) / half_life_s)
-    return past.gpu_s * kept + used * (1 - kept) * half_life_s / LN_2
+    gpu_s = past.gpu_s * kept + cluster.teams.get(team, 0) * (1 - kept) * half_life_s / LN_2
+    return gpu_s if gpu_s >= LEAST_GPU_S else 0.0

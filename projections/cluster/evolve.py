@@ -8,12 +8,12 @@ from events.codec import family_of
 from events.head import LeadershipTaken, LogFounded, RoundDecided
 from events.policy import PolicySet
 from events.queues import QueuesSet
+from projections.cluster.account import settle
 from projections.cluster.evolve_jobs import JOB_CHANGES
 from projections.cluster.evolve_nodes import NODE_CHANGES
-from projections.cluster.index import (
-    set_order,
-)
+from projections.cluster.index import look_at_team, set_order
 from projections.cluster.state import Cluster
+from projections.cluster.tree import Tree
 
 
 def evolve(cluster: Cluster, recorded: Recorded) -> Cluster:
@@ -53,6 +53,7 @@ def _round_decided(cluster: Cluster, e: RoundDecided, recorded: Recorded) -> Non
 
 def _policy_set(cluster: Cluster, e: PolicySet, recorded: Recorded) -> None:
     reordered = e.order is not cluster.policy.order
+    settle(cluster, recorded.at, half_life_s=e.half_life_s)
 
     def set_it() -> None:
         cluster.policy, cluster.policy_position = e, recorded.position
@@ -64,8 +65,12 @@ def _policy_set(cluster: Cluster, e: PolicySet, recorded: Recorded) -> None:
 
 
 def _queues_set(cluster: Cluster, e: QueuesSet, recorded: Recorded) -> None:
+    stopped = cluster.tree
     cluster.queues = {queue.name: queue for queue in e.queues}
+    cluster.tree = Tree(cluster.queues)
     cluster.queues_position = recorded.position
+    for team in [team for team in cluster.teams if cluster.tree.stop(team) != stopped.stop(team)]:
+        look_at_team(cluster, team)
 
 
 def _unreadable(cluster: Cluster, e: Unreadable, recorded: Recorded) -> None:

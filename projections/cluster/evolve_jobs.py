@@ -10,6 +10,7 @@ from events.job import (
     AdmissionWithdrawn,
     EarmarkDropped,
     GpusEarmarked,
+    HoldCode,
     JobAdmitted,
     JobCancelled,
     JobCancelRequested,
@@ -83,7 +84,14 @@ def _admitted(cluster: Cluster, e: JobAdmitted, recorded: Recorded) -> None:
     assert job.state is JobState.QUEUED
     put_job(
         cluster,
-        replace(job, state=JobState.ADMITTED, borrowing=e.borrowing, admitted_at=recorded.at, not_before=None),
+        replace(
+            job,
+            state=JobState.ADMITTED,
+            borrowing=e.borrowing,
+            admitted_at=recorded.at,
+            hold=HoldCode.NOT_EVALUATED,  # what admission had against it holds no more
+            not_before=None,
+        ),
     )
 
 
@@ -96,7 +104,8 @@ def _admission_withdrawn(cluster: Cluster, e: AdmissionWithdrawn, recorded: Reco
 def _held(cluster: Cluster, e: JobHeld, recorded: Recorded) -> None:
     job = _job_of(cluster, e)
     assert job.state is not JobState.PLACED
-    put_job(cluster, replace(job, hold=e.code, held_at=recorded.at))
+    not_before = job.not_before if e.code is HoldCode.BACKING_OFF else None  # its back-off is over: it stands in line
+    put_job(cluster, replace(job, hold=e.code, held_at=recorded.at, not_before=not_before))
 
 
 def _placed(cluster: Cluster, e: JobPlaced, recorded: Recorded) -> None:

@@ -3,10 +3,10 @@
 from collections.abc import Callable, MutableMapping
 from typing import TypeVar
 
-from events.base import JobId, NodeId, RunId
+from events.base import JobId, NodeId, RunId, TeamId
 from events.job import IMPOSSIBLE
 from projections.cluster.job import Job, JobState, OrderKey, Run
-from projections.cluster.node import Kind, Node, NodeState, Pool
+from projections.cluster.node import NOWHERE, Kind, Node, NodeState, Pool, Spare, Whole
 from projections.cluster.state import Cluster, Line, Tally, Use, Want
 
 K = TypeVar("K")
@@ -17,12 +17,12 @@ def put_node(cluster: Cluster, node: Node) -> None:
     before = cluster.nodes.get(node.node_id)
     if before is not None:
         _count(cluster, before, -1)
-        if (pool := _pool(before)) is not None:
-            cluster.pools.remove(pool, before.node_id)
+        cluster.places.remove(before.place, before.node_id)
+        _leave_pool(cluster, before)
     cluster.nodes[node.node_id] = node
     _count(cluster, node, +1)
-    if (pool := _pool(node)) is not None:
-        cluster.pools.add(pool, node.node_id)
+    cluster.places.add(node.place, node.node_id)
+    _enter_pool(cluster, node)
     _keep(cluster.suspects, node.node_id, wanted=node.state is NodeState.SUSPECT)
 
 
@@ -31,14 +31,32 @@ def put_slots(cluster: Cluster, node: Node) -> None:
     if node.cordoned:
         put_node(cluster, node)
         return
-    before = _pool(cluster.nodes[node.node_id])
-    after = _pool(node)
+    before = cluster.nodes[node.node_id]
     cluster.nodes[node.node_id] = node
-    if before != after:
-        if before is not None:
-            cluster.pools.remove(before, node.node_id)
-        if after is not None:
-            cluster.pools.add(after, node.node_id)
+    if before.spare != node.spare:
+        _leave_pool(cluster, before)
+        _enter_pool(cluster, node)
+
+
+def _enter_pool(cluster: Cluster, node: Node) -> None:
+    """What it has to spare may be given away; if that is all of it, it is a whole node of its rack."""
+    if (pool := _pool(node)) is None:
+        return
+    cluster.pools.add(pool, node.node_id)
+    if pool.free == pool.size:
+        cluster.whole.add(Whole(pool.gpu_type, pool.size, pool.traits, node.place), node.node_id)
+    if node.labels and (place := node.place) != NOWHERE:
+        _add(cluster.spares, Spare(pool.gpu_type, pool.traits, place), pool.free)
+
+
+def _leave_pool(cluster: Cluster, node: Node) -> None:
+    if (pool := _pool(node)) is None:
+        return
+    cluster.pools.remove(pool, node.node_id)
+    if pool.free == pool.size:
+        cluster.whole.remove(Whole(pool.gpu_type, pool.size, pool.traits, node.place), node.node_id)
+    if node.labels and (place := node.place) != NOWHERE:
+        _add(cluster.spares, Spare(pool.gpu_type, pool.traits, place), -pool.free)
 
 
 def _pool(node: Node) -> Pool | None:
@@ -50,6 +68,8 @@ def _pool(node: Node) -> Pool | None:
 
 def _count(cluster: Cluster, node: Node, by: int) -> None:
     _add(cluster.sizes, kind_of(node), by)
+    if cluster.could:
+        cluster.could = {}
     _add(cluster.capacity, node.gpu_type, by * _capacity(node))
 
 
@@ -78,13 +98,18 @@ def put_job(cluster: Cluster, job: Job) -> None:
     cluster.jobs[job.job_id] = job
     key = cluster.key(job)
     if job.state is JobState.ADMITTED:
-        cluster.admitted.add(Line(job.team, job.shape, job.hold, job.borrowing), key, job.job_id)
+        cluster.admitted.add(line_of(job), key, job.job_id)
     elif job.state is JobState.QUEUED and job.not_before is None:
-        cluster.queue.add(Line(job.team, job.shape, job.hold), key, job.job_id)
+        cluster.queue.add(line_of(job), key, job.job_id)
     elif job.state is JobState.QUEUED:
         cluster.later.add(None, _later_key(job, key), job.job_id)
     _tally(cluster, job, +1)
     _keep(cluster.unwanted, job.job_id, wanted=job.cancel and job.state is not JobState.PLACED)
+
+
+def line_of(job: Job) -> Line:
+    """The line that a waiting job stands in; `borrowing` is said of admitted ones only."""
+    return Line(job.team, job.shape, job.hold, job.borrowing, job.rank, not job.spec.preemptible)
 
 
 def drop_job(cluster: Cluster, job_id: JobId) -> None:
@@ -97,9 +122,9 @@ def drop_job(cluster: Cluster, job_id: JobId) -> None:
 def _leave_lines(cluster: Cluster, job: Job) -> None:
     key = cluster.key(job)
     if job.state is JobState.ADMITTED:
-        cluster.admitted.remove(Line(job.team, job.shape, job.hold, job.borrowing), key)
+        cluster.admitted.remove(line_of(job), key)
     elif job.state is JobState.QUEUED and job.not_before is None:
-        cluster.queue.remove(Line(job.team, job.shape, job.hold), key)
+        cluster.queue.remove(line_of(job), key)
     elif job.state is JobState.QUEUED:
         cluster.later.remove(None, _later_key(job, key))
     _tally(cluster, job, -1)
@@ -141,6 +166,7 @@ def put_run(cluster: Cluster, run: Run) -> None:
     before = cluster.runs.get(run.run_id)
     if before is None:
         _add(cluster.usage, use_of(run), run.gpus)
+        _add(cluster.teams, run.team, run.gpus)
     if run.evicted_for and not (before is not None and before.evicted_for):
         _add(cluster.leaving, use_of(run), run.gpus)
     cluster.runs[run.run_id] = run
@@ -155,16 +181,24 @@ def use_of(run: Run) -> Use:
 def look_at(cluster: Cluster, run_id: RunId) -> None:
     """`attention` has the run if, and only if, its state asks for a decision."""
     run = cluster.runs[run_id]
-    _keep(cluster.attention, run_id, wanted=asks_for_decision(run, cluster.jobs[run.job_id]))
+    on_hold = bool(cluster.tree.holds) and cluster.tree.on_hold(run.team)
+    _keep(cluster.attention, run_id, wanted=asks_for_decision(run, cluster.jobs[run.job_id], on_hold=on_hold))
 
 
-def asks_for_decision(run: Run, job: Job) -> bool:
-    """Whether a run is over, has to be stopped, or is complete and not said to be."""
+def look_at_team(cluster: Cluster, team: TeamId) -> None:
+    """`attention` is right again for all runs of a team whose queue was put on hold, or is no more."""
+    for run in list(cluster.runs.values()):
+        if run.team == team:
+            look_at(cluster, run.run_id)
+
+
+def asks_for_decision(run: Run, job: Job, *, on_hold: bool) -> bool:
+    """Whether a run is over, has to be stopped, or is complete and not said to be. `on_hold`: its queue is."""
     if run.over:
         return True
     if run.stopping is not None:
         return False
-    if run.failure is not None or run.broken or (run.ended != run.all and (job.cancel or run.evicted_for)):
+    if run.failure is not None or run.broken or (run.ended != run.all and (job.cancel or run.evicted_for or on_hold)):
         return True
     return run.started_at is None and run.started == run.all
 
@@ -173,6 +207,7 @@ def drop_run(cluster: Cluster, run_id: RunId) -> None:
     """The run is over and is forgotten; no slot of a living node is its own any more."""
     run = cluster.runs.pop(run_id)
     _add(cluster.usage, use_of(run), -run.gpus)
+    _add(cluster.teams, run.team, -run.gpus)
     if run.evicted_for:
         _add(cluster.leaving, use_of(run), -run.gpus)
     _keep(cluster.attention, run_id, wanted=False)

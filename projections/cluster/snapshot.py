@@ -13,6 +13,7 @@ from projections.cluster.index import put_job, put_node, put_run
 from projections.cluster.job import Earmark, Job, Promise, Run
 from projections.cluster.node import Node
 from projections.cluster.state import FOLD_VERSION, Cluster, Past
+from projections.cluster.tree import Tree
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,6 +89,7 @@ def load(data: bytes, *, log_id: str) -> Cluster | None:
     cluster.head, cluster.epoch = saved.head, saved.epoch
     cluster.policy, cluster.policy_position = saved.policy, saved.policy_position
     cluster.queues, cluster.queues_position = {queue.name: queue for queue in saved.queues}, saved.queues_position
+    cluster.tree = Tree(cluster.queues)
     cluster.unread = saved.unread
     cluster.earmarks = {earmark.job_id: earmark for earmark in saved.earmarks}
     cluster.promises = {promise.job_id: promise for promise in saved.promises}

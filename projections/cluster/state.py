@@ -21,8 +21,9 @@ from events.job import HoldCode
 from events.policy import PolicySet
 from events.queues import Queue
 from projections.cluster.job import Earmark, Job, OrderKey, Promise, Run, Shape
-from projections.cluster.node import Kind, Node, Pool
+from projections.cluster.node import Kind, Node, Place, Pool, Spare, Whole
 from projections.cluster.overlay import Buckets, Lines, fork_map
+from projections.cluster.tree import Tree
 
 FOLD_VERSION: Final = 2  # of what a snapshot holds: another version is thrown away
 NO_POLICY: Final = PolicySet(at=datetime.fromisoformat("1970-01-01T00:00:00+00:00"))
@@ -35,6 +36,8 @@ class Line(NamedTuple):
     shape: Shape
     hold: HoldCode
     borrowing: bool = False
+    rank: int = 0  # priority class, 0 for the most urgent
+    firm: bool = False  # cannot be preempted
 
 
 class Use(NamedTuple):
@@ -83,6 +86,7 @@ class Cluster:
         self.policy: PolicySet = NO_POLICY
         self.unread: Position = START  # the first record of the control plane that could not be read; 0: none
         self.queues: MutableMapping[TeamId, Queue] = {}  # as last set; replaced whole
+        self.tree = Tree({})  # what they make; likewise
         self.queues_position: Position = START  # of that document
         self.policy_position: Position = START
         self.nodes: MutableMapping[NodeId, Node] = {}
@@ -99,11 +103,16 @@ class Cluster:
         self.unwanted: MutableMapping[JobId, None] = {}  # cancelled jobs that have no GPUs
         self.suspects: MutableMapping[NodeId, None] = {}
         self.pools: Buckets[Pool] = Buckets()  # nodes that are up and have spare GPUs
+        self.whole: Buckets[Whole] = Buckets()  # of those, the ones with nothing on them
+        self.spares: MutableMapping[Spare, int] = {}  # GPUs of those that say where they stand
+        self.places: Buckets[Place] = Buckets()  # all nodes, by where they stand
         self.sizes: MutableMapping[Kind, int] = {}  # nodes
+        self.could: dict[object, bool] = {}  # what `could_hold` answered about these sizes; a new one when they change
         self.capacity: MutableMapping[str, int] = {}  # gpu type -> GPUs in the pool, or held on cordoned nodes
         self.usage: MutableMapping[Use, int] = {}  # GPUs, of all runs
         self.leaving: MutableMapping[Use, int] = {}  # GPUs, of runs that are to end for another job
         self.wanted: MutableMapping[Want, int] = {}  # GPUs
+        self.teams: MutableMapping[TeamId, int] = {}  # GPUs of all runs of a team: `usage`, summed
         self.tallies: MutableMapping[TeamId, Tally] = {}
 
     def fork(self) -> "Cluster":
@@ -116,6 +125,8 @@ class Cluster:
         fork.later = self.later.fork()
         fork.admitted = self.admitted.fork()
         fork.pools = self.pools.fork()
+        fork.whole = self.whole.fork()
+        fork.places = self.places.fork()
         return fork
 
     def key(self, job: Job) -> OrderKey:
@@ -137,10 +148,12 @@ FORKED: Final = (
     "attention",
     "unwanted",
     "suspects",
+    "spares",
     "sizes",
     "capacity",
     "usage",
     "leaving",
     "wanted",
+    "teams",
     "tallies",
 )

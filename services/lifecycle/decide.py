@@ -39,7 +39,7 @@ def decide(cluster: Cluster, tick: Tick) -> list[Event]:
     events: list[Event] = []
     for run_id in sorted(islice(cluster.attention, DECIDED_MAX)):
         run = cluster.runs[run_id]
-        events += _of_run(run, cluster.jobs[run.job_id], tick)
+        events += _of_run(run, cluster.jobs[run.job_id], tick, on_hold=cluster.tree.on_hold(run.team))
     for job_id in sorted(islice(cluster.unwanted, DECIDED_MAX)):
         job = cluster.jobs[job_id]
         assert job.state is not JobState.PLACED, job
@@ -47,20 +47,20 @@ def decide(cluster: Cluster, tick: Tick) -> list[Event]:
     return events
 
 
-def _of_run(run: Run, job: Job, tick: Tick) -> list[Event]:
+def _of_run(run: Run, job: Job, tick: Tick, *, on_hold: bool) -> list[Event]:
     ids = tick.of_run(run, job)
     events: list[Event] = []
     if run.started_at is None and run.started == run.all:
         events.append(RunStarted(**ids))
     if run.over:
         events.append(_outcome(run, job, tick))
-    elif run.stopping is None and (cause := _cause(run, job)) is not None:
+    elif run.stopping is None and (cause := _cause(run, job, on_hold=on_hold)) is not None:
         node_id, exit_code = _evidence(run)
         events.append(RunStopping(**ids, cause=cause, node_id=node_id, exit_code=exit_code))
     return events
 
 
-def _cause(run: Run, job: Job) -> StopCause | None:
+def _cause(run: Run, job: Job, *, on_hold: bool = False) -> StopCause | None:
     """Why the run has to be stopped; None when it need not be."""
     if job.cancel and run.ended != run.all:
         return StopCause.CANCEL
@@ -70,6 +70,8 @@ def _cause(run: Run, job: Job) -> StopCause | None:
         return CAUSES[run.failure.reason]
     if run.evicted_for and run.ended != run.all:
         return StopCause.CONSOLIDATED if run.moved else StopCause.PREEMPTED
+    if on_hold and run.ended != run.all:
+        return StopCause.QUEUE_HELD
     return None
 
 

@@ -161,7 +161,8 @@ def test_indexes_say_what_the_things_say(grown: History) -> None:
     assert {(pool, name) for pool in cluster.pools.groups() for name in cluster.pools.names(pool)} == pools
     sizes = Counter(kind_of(node) for node in cluster.nodes.values())
     assert dict(cluster.sizes) == dict(sizes)
-    asking = {r.run_id for r in cluster.runs.values() if asks_for_decision(r, cluster.jobs[r.job_id])}
+    runs = {r: cluster.tree.on_hold(r.team) for r in cluster.runs.values()}
+    asking = {r.run_id for r, held in runs.items() if asks_for_decision(r, cluster.jobs[r.job_id], on_hold=held)}
     assert set(cluster.attention) == asking
     used: Counter[Use] = Counter()
     leaving: Counter[Use] = Counter()
@@ -169,6 +170,7 @@ def test_indexes_say_what_the_things_say(grown: History) -> None:
         used[use_of(run)] += run.gpus
         leaving[use_of(run)] += run.gpus if run.evicted_for else 0
     assert dict(cluster.usage) == dict(used)
+    assert dict(cluster.teams) == dict(Counter(r.team for r in runs for _ in range(r.gpus)))
     assert dict(cluster.leaving) == {use: gpus for use, gpus in leaving.items() if gpus}
     capacity: Counter[str] = Counter()
     for node in cluster.nodes.values():
@@ -206,6 +208,7 @@ def indexes(cluster: Cluster) -> dict[str, object]:
             dict(cluster.leaving),
             dict(cluster.wanted),
             dict(cluster.tallies),
+            dict(cluster.teams),
         ],
         "asking": (set(cluster.attention), set(cluster.unwanted), set(cluster.suspects)),
     }

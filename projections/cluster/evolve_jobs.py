@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from events.base import JobId, Recorded, RunId, run_id_of
 from events.job import (
     AdmissionWithdrawn,
+    ConsolidationProposed,
     EarmarkDropped,
     GpusEarmarked,
     HoldCode,
@@ -241,6 +242,10 @@ def _promise_dropped(cluster: Cluster, e: PromiseDropped, recorded: Recorded) ->
     del cluster.promises[_job_of(cluster, e).job_id]
 
 
+def _consolidation_proposed(cluster: Cluster, e: ConsolidationProposed, recorded: Recorded) -> None:
+    put_job(cluster, replace(_job_of(cluster, e), proposed_at=recorded.at))
+
+
 def _run_started(cluster: Cluster, e: RunStarted, recorded: Recorded) -> None:
     put_run(cluster, replace(_run_of(cluster, e, e.run_id), started_at=recorded.at))
 
@@ -303,6 +308,7 @@ JOB_CHANGES: Final[dict[type, Callable[[Cluster, Any, Recorded], None]]] = {
     StartPromised: _promised,
     PromiseMoved: _promise_moved,
     PromiseDropped: _promise_dropped,
+    ConsolidationProposed: _consolidation_proposed,
     RunStarted: _run_started,
     RunStopping: _run_stopping,
     JobRequeued: _requeued,

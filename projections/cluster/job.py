@@ -97,6 +97,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     evictions: int = 0  # runs of it that were stopped for another job, or moved
     evicted_at: datetime | None = None  # when it was last decided
     evicted_for: tuple[JobId, ...] = ()  # the jobs it was stopped for: it never takes anything from these
+    proposed_at: datetime | None = None  # when moves that make room for it were proposed last
 
     @property
     def rank(self) -> int:

@@ -9,8 +9,8 @@ from events.base import RunId, TeamId
 from events.job import NodeShare
 from projections.cluster.job import PRIORITY_RANK, Job, Run, Shape
 from services.scheduler.scene import Scene
-from services.scheduler.search import Found, Search, needs_of
-from services.scheduler.spots import Ground, domains_of, least_of, lost_gpu_s, may_be_stopped, ranks_of, sizes_of
+from services.scheduler.search import Found
+from services.scheduler.spots import Ground, least_of, lost_gpu_s, may_be_stopped, ranks_of
 
 LAST_CLASS: Final = max(PRIORITY_RANK.values())
 
@@ -62,27 +62,11 @@ def _on_type(scene: Scene, job: Job, shape: Shape, gpu_type: str) -> Found | Non
     ground = Ground(scene, shape, gpu_type)
     for own_first in (False, True):
         claims = Claims(scene, job, ground, own_first=own_first)
-        found = _cheapest(ground, shape, claims)
+        found = ground.cheapest(shape, claims)
         if found is not None and claims.legal(found.victims, shape.gpus):
             return found
         if found is None:
             return None
-    return None
-
-
-def _cheapest(ground: Ground, shape: Shape, claims: "Claims") -> Found | None:
-    """The destination that costs least over the domains that may hold the gang; nothing is left claimed."""
-    for within in domains_of(shape):
-        answers: list[Found] = []
-        for spots in ground.split(within):
-            for need in needs_of(shape, sizes_of(spots)):
-                search = Search(spots, ground.runs, claims)
-                if (found := search.find(need)) is not None:
-                    search.undo()
-                    answers.append(found)
-                    break
-        if answers:
-            return min(answers, key=lambda found: (found.cost, found.shares))
     return None
 
 

@@ -218,6 +218,20 @@ class Search:
         return NodeShare(name, spot.node.epoch, SlotMask(slots))
 
 
+def cheapest(parts: list[dict[NodeId, Spot]], runs: dict[RunId, Run], budget: Budget, shape: Shape) -> Found | None:
+    """The destination that costs least over parts of the cluster, each of which may hold the gang; nothing is left claimed."""
+    answers: list[Found] = []
+    for spots in parts:
+        sizes = sorted({spot.node.size for spot in spots.values()} - {0})
+        for need in needs_of(shape, sizes):
+            search = Search(spots, runs, budget)
+            if (found := search.find(need)) is not None:
+                search.undo()
+                answers.append(found)
+                break
+    return min(answers, key=lambda found: (found.cost, found.shares), default=None)
+
+
 def lowest(slots: Slots, most: int) -> Slots:
     """The lowest of some slots, so many at most."""
     taken = 0

@@ -8,7 +8,7 @@ from projections.cluster.job import Run, Shape
 from projections.cluster.node import Node, NodeState
 from projections.cluster.state import Cluster
 from services.scheduler.scene import Scene
-from services.scheduler.search import Spot
+from services.scheduler.search import Budget, Found, Spot, cheapest
 
 
 class Ground:
@@ -42,6 +42,13 @@ class Ground:
                 coming |= slots
         return Spot(node, scene.room.free(node), coming, tuple(held))
 
+    def cheapest(self, shape: Shape, budget: Budget) -> Found | None:
+        """The destination that costs least: within one domain where the gang asks for that, first or only."""
+        for within in domains_of(shape):
+            if (found := cheapest(self.split(within), self.runs, budget, shape)) is not None:
+                return found
+        return None
+
     def split(self, within: str) -> list[dict[NodeId, Spot]]:
         """The nodes by rack or spine, in order of names, without those that nobody placed; all together for no domain."""
         if not within:
@@ -53,11 +60,6 @@ class Ground:
             if key[-1]:
                 parts.setdefault(key, {})[name] = spot
         return [parts[key] for key in sorted(parts)]
-
-
-def sizes_of(spots: dict[NodeId, Spot]) -> list[int]:
-    """The sizes of these nodes."""
-    return sorted({spot.node.size for spot in spots.values()} - {0})
 
 
 def domains_of(shape: Shape) -> Iterator[str]:

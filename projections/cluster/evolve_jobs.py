@@ -1,6 +1,7 @@
 """How what becomes of jobs and runs changes the cluster, and what is set aside or promised for them."""
 
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -42,7 +43,7 @@ from projections.cluster.index import (
     put_run,
     put_slots,
 )
-from projections.cluster.job import BACK_OFF_MAX, Earmark, Job, JobState, Promise, Run, shape_of
+from projections.cluster.job import BACK_OFF_MAX, Earmark, Job, JobState, Promise, Run, grace, lasts, shape_of
 from projections.cluster.node import NodeState
 from projections.cluster.state import Cluster
 
@@ -145,6 +146,7 @@ def _placed(cluster: Cluster, e: JobPlaced, recorded: Recorded) -> None:
             preemptible=job.spec.preemptible,
             max_runtime_s=job.spec.max_runtime_s,
             on_lost=job.spec.on_lost,
+            end=_after(recorded, lasts(job.spec)),
             dead=dead,
             clean=dead,  # it never began there: the node joined anew before it was told
         ),
@@ -247,11 +249,19 @@ def _consolidation_proposed(cluster: Cluster, e: ConsolidationProposed, recorded
 
 
 def _run_started(cluster: Cluster, e: RunStarted, recorded: Recorded) -> None:
-    put_run(cluster, replace(_run_of(cluster, e, e.run_id), started_at=recorded.at))
+    run = _run_of(cluster, e, e.run_id)
+    spec = cluster.jobs[run.job_id].spec
+    put_run(cluster, replace(run, started_at=recorded.at, end=_after(recorded, lasts(spec))))
 
 
 def _run_stopping(cluster: Cluster, e: RunStopping, recorded: Recorded) -> None:
-    put_run(cluster, replace(_run_of(cluster, e, e.run_id), stopping=e.cause))
+    run = _run_of(cluster, e, e.run_id)
+    told = recorded.at + grace(cluster.jobs[run.job_id].spec)
+    put_run(cluster, replace(run, stopping=e.cause, end=told if run.end is None else min(run.end, told)))
+
+
+def _after(recorded: Recorded, time: timedelta | None) -> datetime | None:
+    return recorded.at + time if time is not None else None
 
 
 def _requeued(cluster: Cluster, e: JobRequeued, recorded: Recorded) -> None:

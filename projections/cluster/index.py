@@ -1,6 +1,7 @@
 """The one way to put a thing into the cluster: each change keeps the indexes that deciders look through."""
 
 from collections.abc import Callable, MutableMapping
+from datetime import datetime
 from typing import TypeVar
 
 from events.base import JobId, NodeId, RunId, TeamId
@@ -99,6 +100,8 @@ def put_job(cluster: Cluster, job: Job) -> None:
     key = cluster.key(job)
     if job.state is JobState.ADMITTED:
         cluster.admitted.add(line_of(job), key, job.job_id)
+        if job.spec.max_runtime_s:
+            cluster.shortest.add(job.shape, (job.spec.max_runtime_s, job.submitted), job.job_id)
     elif job.state is JobState.QUEUED and job.not_before is None:
         cluster.queue.add(line_of(job), key, job.job_id)
     elif job.state is JobState.QUEUED:
@@ -123,6 +126,8 @@ def _leave_lines(cluster: Cluster, job: Job) -> None:
     key = cluster.key(job)
     if job.state is JobState.ADMITTED:
         cluster.admitted.remove(line_of(job), key)
+        if job.spec.max_runtime_s:
+            cluster.shortest.remove(job.shape, (job.spec.max_runtime_s, job.submitted))
     elif job.state is JobState.QUEUED and job.not_before is None:
         cluster.queue.remove(line_of(job), key)
     elif job.state is JobState.QUEUED:
@@ -170,7 +175,16 @@ def put_run(cluster: Cluster, run: Run) -> None:
     if run.evicted_for and not (before is not None and before.evicted_for):
         _add(cluster.leaving, use_of(run), run.gpus)
     cluster.runs[run.run_id] = run
+    if before is None or before.end != run.end:
+        if before is not None and before.end is not None:
+            cluster.ends.remove(before.gpu_type, _end_key(before, before.end))
+        if run.end is not None:
+            cluster.ends.add(run.gpu_type, _end_key(run, run.end), run.run_id)
     look_at(cluster, run.run_id)
+
+
+def _end_key(run: Run, end: datetime) -> OrderKey:
+    return (end.timestamp(), run.placed)
 
 
 def use_of(run: Run) -> Use:
@@ -185,10 +199,10 @@ def look_at(cluster: Cluster, run_id: RunId) -> None:
     _keep(cluster.attention, run_id, wanted=asks_for_decision(run, cluster.jobs[run.job_id], on_hold=on_hold))
 
 
-def look_at_team(cluster: Cluster, team: TeamId) -> None:
-    """`attention` is right again for all runs of a team whose queue was put on hold, or is no more."""
+def look_at_teams(cluster: Cluster, teams: frozenset[TeamId]) -> None:
+    """`attention` is right again for all runs of teams whose queues were put on hold, or are no more."""
     for run in list(cluster.runs.values()):
-        if run.team == team:
+        if run.team in teams:
             look_at(cluster, run.run_id)
 
 
@@ -206,6 +220,8 @@ def asks_for_decision(run: Run, job: Job, *, on_hold: bool) -> bool:
 def drop_run(cluster: Cluster, run_id: RunId) -> None:
     """The run is over and is forgotten; no slot of a living node is its own any more."""
     run = cluster.runs.pop(run_id)
+    if run.end is not None:
+        cluster.ends.remove(run.gpu_type, _end_key(run, run.end))
     _add(cluster.usage, use_of(run), -run.gpus)
     _add(cluster.teams, run.team, -run.gpus)
     if run.evicted_for:

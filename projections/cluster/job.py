@@ -27,6 +27,9 @@ BACK_OFF_MAX: Final = timedelta(seconds=300)
 NO_END_S: Final = 1 << 40  # in place of a runtime that nobody declared
 
 
+RUNTIME_MAX_S: Final = 100 * 366 * 86_400  # whatever is declared beyond ends no sooner than that
+
+
 OrderKey = tuple[float, ...]
 
 
@@ -142,6 +145,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     on_lost: OnLost = OnLost.RESTART
     started_at: datetime | None = None
     saved_at: datetime | None = None  # its last checkpoint
+    end: datetime | None = None  # when it has ended at the latest, as declared or told; None: nobody said
     evicted_for: JobId = JobId("")  # the job that it is to end for
     moved: bool = False  # it has a new place set aside: see `GpusEarmarked.moved`
     started: int = 0
@@ -182,6 +186,17 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         """The life of the node that the share there belongs to; 0 for none."""
         bit = self.bit(node_id)
         return self.shares[bit.bit_length() - 1].node_epoch if bit else NodeEpoch(0)
+
+
+def lasts(spec: JobSpec) -> timedelta | None:
+    """How long a run of the job holds its GPUs at the most, with the graces of its stop; None: nobody said."""
+    return timedelta(seconds=min(spec.max_runtime_s, RUNTIME_MAX_S)) + grace(spec) if spec.max_runtime_s else None
+
+
+def grace(spec: JobSpec) -> timedelta:
+    """How long a run may take to end once it is told to."""
+    saves_s = spec.checkpoint.grace_s if spec.checkpoint is not None else 0
+    return timedelta(seconds=min(spec.stop_grace_s + saves_s, RUNTIME_MAX_S))
 
 
 class Earmark(msgspec.Struct, frozen=True, kw_only=True):

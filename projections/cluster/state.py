@@ -99,6 +99,8 @@ class Cluster:
         self.queue: Lines[Line, JobId] = Lines()  # jobs that may be admitted
         self.later: Lines[None, JobId] = Lines()  # jobs in their back-off, by its end
         self.admitted: Lines[Line, JobId] = Lines()
+        self.shortest: Lines[Shape, JobId] = Lines()  # admitted jobs that declare a runtime, the shortest first
+        self.ends: Lines[str, RunId] = Lines()  # gpu type -> runs whose end is known, the first to end first
         self.attention: MutableMapping[RunId, None] = {}  # runs that lifecycle has something to say about
         self.unwanted: MutableMapping[JobId, None] = {}  # cancelled jobs that have no GPUs
         self.suspects: MutableMapping[NodeId, None] = {}
@@ -124,6 +126,8 @@ class Cluster:
         fork.queue = self.queue.fork()
         fork.later = self.later.fork()
         fork.admitted = self.admitted.fork()
+        fork.shortest = self.shortest.fork()
+        fork.ends = self.ends.fork()
         fork.pools = self.pools.fork()
         fork.whole = self.whole.fork()
         fork.places = self.places.fork()

@@ -179,6 +179,11 @@ def test_indexes_say_what_the_things_say(grown: History) -> None:
     assert dict(cluster.wanted) == wanted(cluster)
     waiting = {j.job_id for j in cluster.jobs.values() if j.state is JobState.ADMITTED}
     assert {job_id for shape in cluster.admitted.groups() for _, job_id in cluster.admitted.line(shape)} == waiting
+    short = {(cluster.jobs[j].shape, cluster.jobs[j].spec.max_runtime_s, j) for j in waiting}
+    shortest = [(shape, key[0], j) for shape in cluster.shortest.groups() for key, j in cluster.shortest.line(shape)]
+    assert set(shortest) == {(shape, runtime_s, j) for shape, runtime_s, j in short if runtime_s}
+    ends = [(t, key[0], r) for t in cluster.ends.groups() for key, r in cluster.ends.line(t)]
+    assert set(ends) == {(r.gpu_type, r.end.timestamp(), r.run_id) for r in runs if r.end is not None}
 
 
 def wanted(cluster: Cluster) -> dict[Want, int]:
@@ -202,6 +207,8 @@ def indexes(cluster: Cluster) -> dict[str, object]:
         "pools": {pool: cluster.pools.names(pool) for pool in cluster.pools.groups()},
         "sizes": dict(cluster.sizes),
         "later": list(cluster.later.line(None)),
+        "shortest": {shape: list(cluster.shortest.line(shape)) for shape in cluster.shortest.groups()},
+        "ends": {gpu_type: list(cluster.ends.line(gpu_type)) for gpu_type in cluster.ends.groups()},
         "shares": [
             dict(cluster.capacity),
             dict(cluster.usage),

@@ -3,10 +3,9 @@
 It keeps books of its own from the events alone. `muster verify`, the demo and every integration test run it.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import Any, Final
 
 from events.base import (
     FLEET,
@@ -14,9 +13,7 @@ from events.base import (
     JOB,
     SLOTS_MAX,
     START,
-    JobId,
     NodeId,
-    Position,
     Recorded,
     RunId,
     SlotMask,
@@ -27,6 +24,7 @@ from events.base import (
 from events.fleet import NodeLost
 from events.head import LeadershipTaken, LogFounded, RoundDecided
 from events.job import (
+    AdmissionWithdrawn,
     JobAdmitted,
     JobCancelled,
     JobEvent,
@@ -34,72 +32,20 @@ from events.job import (
     JobPlaced,
     JobRejected,
     JobRequeued,
-    JobSpec,
     JobSubmitted,
     JobSucceeded,
     JobTimedOut,
     OnLost,
 )
 from events.node import GpusFoundClean, GpusReleased, NodeJoined
+from projections.cluster.audit_aside import ASIDE_READERS
+from projections.cluster.audit_gangs import gang_faults
+from projections.cluster.books import Books, Finding, Gpu, JobBook, NodeBook, slots_of
+
+__all__ = ["Finding", "audit"]
 
 ENDS: Final = (JobRejected, JobSucceeded, JobFailed, JobCancelled, JobTimedOut)
 CONTROL: Final = (JOB, FLEET, HEAD)
-
-
-class Finding(NamedTuple):
-    """Something in the log that must not be."""
-
-    position: Position
-    law: str
-    message: str
-
-
-class Gpu(NamedTuple):
-    """One GPU in one life of its node."""
-
-    node_id: NodeId
-    epoch: int
-    slot: int
-
-
-@dataclass
-class _Job:
-    spec: JobSpec
-    admitted: bool = False
-    run_id: RunId | None = None
-    attempts: int = 0
-    ended: str = ""
-
-
-@dataclass
-class _Node:
-    epoch: int = 0
-    alive: bool = False
-    uuids: list[str] = field(default_factory=list)
-    gpu_type: str = ""
-    pool: int = 0  # slots found clean in this life
-
-
-@dataclass
-class Books:
-    """What the events so far add up to, kept by the auditor alone."""
-
-    findings: list[Finding] = field(default_factory=list)
-    position: Position = START
-    at: datetime | None = None
-    epoch: Position = START  # of the last leader
-    to_come: int = 0  # events that the last decision record announced
-    jobs: dict[JobId, _Job] = field(default_factory=dict)
-    nodes: dict[NodeId, _Node] = field(default_factory=dict)
-    owners: dict[Gpu, RunId] = field(default_factory=dict)
-    owed: dict[RunId, set[Gpu]] = field(default_factory=dict)  # GPUs of a run that were neither released nor lost
-    haunted: dict[RunId, set[tuple[NodeId, int]]] = field(
-        default_factory=dict
-    )  # lost with the node, not found clean yet
-
-    def find(self, recorded: Recorded, law: str, message: str) -> None:
-        """Note what must not be."""
-        self.findings.append(Finding(recorded.position, law, message))
 
 
 def audit(records: Iterable[Recorded]) -> list[Finding]:
@@ -108,11 +54,15 @@ def audit(records: Iterable[Recorded]) -> list[Finding]:
     for recorded in records:
         _order(books, recorded)
         _leadership(books, recorded)
-        for kind, read in READERS.items():
-            if isinstance(recorded.event, kind):
-                read(books, recorded, recorded.event)
+        for read in _readers(type(recorded.event)):
+            read(books, recorded, recorded.event)
         books.position, books.at = recorded.position, recorded.at
     return books.findings
+
+
+@cache
+def _readers(kind: type) -> tuple[Callable[[Books, Recorded, Any], None], ...]:
+    return tuple(read for kinds, read in (*READERS.items(), *ASIDE_READERS.items()) if issubclass(kind, kinds))
 
 
 def _order(books: Books, recorded: Recorded) -> None:
@@ -163,7 +113,7 @@ def _unreadable(books: Books, recorded: Recorded, e: Unreadable) -> None:
 def _submitted(books: Books, recorded: Recorded, e: JobSubmitted) -> None:
     if e.job_id in books.jobs:
         books.find(recorded, "submitted once", f"{e.job_id} was submitted before")
-    books.jobs[e.job_id] = _Job(e.spec)
+    books.jobs[e.job_id] = JobBook(e.spec)
 
 
 def _of_job(books: Books, recorded: Recorded, e: JobEvent) -> None:
@@ -181,6 +131,13 @@ def _admitted(books: Books, recorded: Recorded, e: JobAdmitted) -> None:
         job.admitted = True
 
 
+def _withdrawn(books: Books, recorded: Recorded, e: AdmissionWithdrawn) -> None:
+    if (job := books.jobs.get(e.job_id)) is not None:
+        if not job.admitted:
+            books.find(recorded, "admitted once", f"{e.job_id} is not admitted, and cannot be withdrawn")
+        job.admitted = False
+
+
 def _placed(books: Books, recorded: Recorded, e: JobPlaced) -> None:
     job = books.jobs.get(e.job_id)
     if job is None:
@@ -190,7 +147,7 @@ def _placed(books: Books, recorded: Recorded, e: JobPlaced) -> None:
     if e.attempt != job.attempts + 1 or e.run_id != f"{e.job_id}-{e.attempt}":
         books.find(recorded, "attempts in order", f"{e.run_id} is attempt {e.attempt} after {job.attempts}")
     job.admitted, job.run_id, job.attempts = False, e.run_id, e.attempt
-    for message in _gang_faults(books, job.spec, e):
+    for message in gang_faults(books, job.spec, e.shares, e.ranks):
         books.find(recorded, "whole gang", f"{e.run_id}: {message}")
     books.owed[e.run_id] = set()
     books.haunted[e.run_id] = set()
@@ -198,27 +155,12 @@ def _placed(books: Books, recorded: Recorded, e: JobPlaced) -> None:
         _take(books, recorded, e.run_id, Gpu(share.node_id, share.node_epoch, 0), share.slots)
 
 
-def _gang_faults(books: Books, spec: JobSpec, e: JobPlaced) -> Iterator[str]:
-    """What is wrong with the shares as an answer to the spec."""
-    sizes = [share.slots.bit_count() for share in e.shares]
-    if sum(sizes) != spec.gpus or not all(sizes):
-        yield f"{sum(sizes)} GPUs in shares of {sizes}, asked were {spec.gpus}"
-    names = [share.node_id for share in e.shares]
-    if names != sorted(set(names)):
-        yield f"nodes {names} are not in order, or twice"
-    if spec.nodes and sizes != [spec.gpus_per_node] * spec.nodes:
-        yield f"shares of {sizes}, asked were {spec.nodes} x {spec.gpus_per_node}"
-    types = {books.nodes[name].gpu_type for name in names if name in books.nodes}
-    if len(types) > 1 or (spec.gpu_types and not types <= set(spec.gpu_types)):
-        yield f"on GPUs of {sorted(types)}, accepted were {spec.gpu_types or 'any, of one type'}"
-
-
 def _take(books: Books, recorded: Recorded, run_id: RunId, share: Gpu, slots: SlotMask) -> None:
     """A share owns its GPUs, unless its node's life was over when it was written down: then it is dead on arrival."""
     node = books.nodes.get(share.node_id)
     if node is None or not node.alive or node.epoch != share.epoch:
         return
-    for slot in _slots(slots):
+    for slot in slots_of(slots):
         gpu = share._replace(slot=slot)
         if not node.pool >> slot & 1:
             books.find(recorded, "from the pool", f"{run_id} got {gpu}, which was not found clean")
@@ -230,7 +172,7 @@ def _take(books: Books, recorded: Recorded, run_id: RunId, share: Gpu, slots: Sl
 
 def _released(books: Books, _recorded: Recorded, e: GpusReleased) -> None:
     """Frees what the run holds in this life of the node, and nothing of another's."""
-    for slot in _slots(e.slots):
+    for slot in slots_of(e.slots):
         gpu = Gpu(e.node_id, e.node_epoch, slot)
         if books.owners.get(gpu) == e.run_id:
             del books.owners[gpu]
@@ -262,9 +204,10 @@ def _ended(books: Books, _recorded: Recorded, e: JobEvent) -> None:
 
 
 def _joined(books: Books, recorded: Recorded, e: NodeJoined) -> None:
-    node = books.nodes.setdefault(e.node_id, _Node())
+    node = books.nodes.setdefault(e.node_id, NodeBook())
     _forget_life(books, e.node_id, node)
     node.epoch, node.alive, node.gpu_type, node.pool = recorded.position, True, e.gpu_type, 0
+    node.labels, node.taints = e.labels, e.taints
     reused = [slot for slot, uuid in enumerate(node.uuids) if uuid not in e.gpu_uuids]
     for uuid in [uuid for uuid in dict.fromkeys(e.gpu_uuids) if uuid not in node.uuids]:
         if len(node.uuids) < SLOTS_MAX:
@@ -283,11 +226,13 @@ def _lost(books: Books, _recorded: Recorded, e: NodeLost) -> None:
         node.alive, node.pool = False, 0
 
 
-def _forget_life(books: Books, node_id: NodeId, node: _Node) -> None:
+def _forget_life(books: Books, node_id: NodeId, node: NodeBook) -> None:
     for gpu in [gpu for gpu in books.owners if gpu.node_id == node_id and gpu.epoch == node.epoch]:
         run_id = books.owners.pop(gpu)
         books.owed.get(run_id, set()).discard(gpu)  # a run may be over and hold GPUs, in a bad log
         books.haunted.setdefault(run_id, set()).add((node_id, gpu.slot))
+    for gpu in [gpu for gpu in books.marks if gpu.node_id == node_id and gpu.epoch == node.epoch]:
+        del books.marks[gpu]
 
 
 def _found_clean(books: Books, _recorded: Recorded, e: GpusFoundClean) -> None:
@@ -301,17 +246,12 @@ def _found_clean(books: Books, _recorded: Recorded, e: GpusFoundClean) -> None:
                 slots.discard((e.node_id, slot))
 
 
-def _slots(mask: int) -> Iterator[int]:
-    while mask:
-        yield (mask & -mask).bit_length() - 1
-        mask &= mask - 1
-
-
 READERS: Final[dict[Any, Callable[[Books, Recorded, Any], None]]] = {  # in this order, each that fits
     Unreadable: _unreadable,
     JobSubmitted: _submitted,
     JobEvent: _of_job,
     JobAdmitted: _admitted,
+    AdmissionWithdrawn: _withdrawn,
     JobPlaced: _placed,
     GpusReleased: _released,
     (JobRequeued, JobSucceeded, JobFailed, JobCancelled, JobTimedOut): _run_over,

@@ -35,7 +35,7 @@ class Ground:
                 continue
             if (run := runs.get(run_id)) is None:
                 run = runs[run_id] = scene.cluster.runs[run_id]
-                ending[run_id] = run_id in scene.evicted or is_ending(scene.cluster, run)
+                ending[run_id] = run_id in scene.evicted or is_ending(run)
             if not ending[run_id]:
                 held.append((run_id, slots))
             elif soon:
@@ -95,11 +95,9 @@ def sized(shape: Shape, gpus: int) -> Shape:
     return shape._replace(gpus=nodes * shape.gpus_per_node if shape.nodes else gpus, nodes=nodes, min_gpus=0)
 
 
-def is_ending(cluster: Cluster, run: Run) -> bool:
-    """Whether a run gives its GPUs back without anything more being decided."""
-    if run.stopping is not None or run.evicted_for or run.ended == run.all or run.over:
-        return True
-    return bool(run.broken) or run.failure is not None or cluster.jobs[run.job_id].cancel
+def is_ending(run: Run) -> bool:
+    """Whether a run gives its GPUs back without anything more being decided: it was told to, or all its ranks have ended."""
+    return run.stopping is not None or bool(run.evicted_for) or run.ended == run.all
 
 
 def may_be_stopped(scene: Scene, run: Run) -> bool:
@@ -108,8 +106,8 @@ def may_be_stopped(scene: Scene, run: Run) -> bool:
     if not run.preemptible or (at - (run.started_at or run.placed_at)).total_seconds() < policy.min_runtime_s:
         return False
     job = scene.cluster.jobs[run.job_id]
-    if job.evictions >= policy.evictions_max:
-        return False
+    if job.evictions >= policy.evictions_max or job.cancel or run.failure is not None or run.broken:
+        return False  # the latter three end for other reasons: what they hold counts when they were told to
     return job.evicted_at is None or (at - job.evicted_at).total_seconds() >= policy.cool_down_s
 
 

@@ -37,6 +37,7 @@ from services.control.round import decide_all
 BEGIN: Final = datetime.fromisoformat("2026-01-01T00:00:00+00:00")
 SIZES: Final = (1, 2, 4, 4, 8)
 TYPES: Final = ("h100", "h100", "a100")
+PLACES: Final = ({}, {"rack": "r1", "spine": "s1"}, {"rack": "r2", "spine": "s1"}, {"rack": "r1", "fabric": "ib"})
 
 
 class History:
@@ -145,6 +146,7 @@ class History:
                 gpu_uuids=tuple(uuids),
                 address="127.0.0.1",
                 port_base=20_000,
+                labels=PLACES[number % len(PLACES)],
             )
         )
         self.epochs.append((node_id, NodeEpoch(self.position), tuple(uuids)))

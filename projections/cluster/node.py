@@ -1,6 +1,7 @@
 """A node in its present life: its GPUs by slot, what holds them, and what is set aside."""
 
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 import msgspec
@@ -46,6 +47,23 @@ class Pool(NamedTuple):
     size: int  # GPUs that the node has
     free: int  # never 0; without those that are earmarked
     traits: str = ""  # its labels and taints, as one word
+
+
+class Whole(NamedTuple):
+    """Nodes with nothing on them that are alike and stand together."""
+
+    gpu_type: str
+    size: int
+    traits: str = ""
+    place: Place = NOWHERE
+
+
+class Spare(NamedTuple):
+    """Whose spare GPUs are counted: those of nodes that say where they stand."""
+
+    gpu_type: str
+    traits: str
+    place: Place
 
 
 class Kind(NamedTuple):
@@ -169,5 +187,26 @@ def traits_of(labels: dict[str, str], taints: tuple[str, ...]) -> str:
     """Labels, but for the place in the network, and taints as one word: nodes of one word are alike for a filter."""
     if not labels and not taints:
         return ""
-    kept = sorted((key, value) for key, value in labels.items() if key not in PLACE_LABELS)
-    return ",".join(f"{key}={value}" for key, value in kept) + "".join(f"|{taint}" for taint in sorted(taints))
+    kept = sorted(_label(key, value) for key, value in labels.items() if key not in PLACE_LABELS)
+    return ",".join(kept) + "".join(f"|{_plain(taint)}" for taint in sorted(taints))
+
+
+@lru_cache(maxsize=10_000)
+def suits(traits: str, labels: tuple[tuple[str, str], ...], tolerates: tuple[str, ...]) -> bool:
+    """Whether nodes of this word have all these labels, but for those of place, and no taint but these."""
+    labelled, *taints = traits.split("|")
+    has, borne = labelled.split(","), [_plain(taint) for taint in tolerates]
+    wanted = (_label(key, value) for key, value in labels if key not in PLACE_LABELS)
+    return all(label in has for label in wanted) and all(taint in borne for taint in taints)
+
+
+def _label(key: str, value: str) -> str:
+    return f"{_plain(key)}={_plain(value)}"
+
+
+def _plain(text: str) -> str:
+    """The text without what parts a word of traits."""
+    return text.translate(ESCAPES)
+
+
+ESCAPES: Final = str.maketrans({mark: f"%{ord(mark):02x}" for mark in "%,=|"})

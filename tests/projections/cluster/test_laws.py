@@ -14,7 +14,7 @@ from projections.cluster.audit import audit
 from projections.cluster.evolve import evolve
 from projections.cluster.index import asks_for_decision, kind_of, use_of
 from projections.cluster.job import JobState
-from projections.cluster.node import NodeState, Pool
+from projections.cluster.node import NOWHERE, NodeState, Pool, Spare, Whole
 from projections.cluster.snapshot import dump, load
 from projections.cluster.state import Cluster, Use, Want
 from services.control.round import decide_all
@@ -159,6 +159,15 @@ def test_indexes_say_what_the_things_say(grown: History) -> None:
     up = [node for node in cluster.nodes.values() if node.state is NodeState.UP and node.spare and not node.cordoned]
     pools = {(Pool(n.gpu_type, n.size, n.spare.bit_count(), n.traits), n.node_id) for n in up}
     assert {(pool, name) for pool in cluster.pools.groups() for name in cluster.pools.names(pool)} == pools
+    whole = {(Whole(n.gpu_type, n.size, n.traits, n.place), n.node_id) for n in up if n.spare.bit_count() == n.size}
+    assert {(group, name) for group in cluster.whole.groups() for name in cluster.whole.names(group)} == whole
+    spares: Counter[Spare] = Counter()
+    for node in up:
+        if node.place != NOWHERE:
+            spares[Spare(node.gpu_type, node.traits, node.place)] += node.spare.bit_count()
+    assert dict(cluster.spares) == dict(spares)
+    places = {(node.place, node.node_id) for node in cluster.nodes.values()}
+    assert {(place, name) for place in cluster.places.groups() for name in cluster.places.names(place)} == places
     sizes = Counter(kind_of(node) for node in cluster.nodes.values())
     assert dict(cluster.sizes) == dict(sizes)
     runs = {r: cluster.tree.on_hold(r.team) for r in cluster.runs.values()}
@@ -205,6 +214,9 @@ def indexes(cluster: Cluster) -> dict[str, object]:
         "admitted": {group: list(cluster.admitted.line(group)) for group in cluster.admitted.groups()},
         "counts": {group: cluster.admitted.count(group) for group in cluster.admitted.groups()},
         "pools": {pool: cluster.pools.names(pool) for pool in cluster.pools.groups()},
+        "whole": {group: cluster.whole.names(group) for group in cluster.whole.groups()},
+        "places": {place: cluster.places.names(place) for place in cluster.places.groups()},
+        "spares": dict(cluster.spares),
         "sizes": dict(cluster.sizes),
         "later": list(cluster.later.line(None)),
         "shortest": {shape: list(cluster.shortest.line(shape)) for shape in cluster.shortest.groups()},

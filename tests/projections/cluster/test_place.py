@@ -109,7 +109,9 @@ def reason(shape: Shape, found: list[Node]) -> HoldCode:
         return HoldCode.EXCEEDS_CLUSTER
     if wanted(shape, [node for node in found if node.state is NodeState.UP], idle=True) is None:
         return HoldCode.NODES_UNWELL
-    return HoldCode.NO_ROOM
+    types = {node.gpu_type for node in found if not shape.gpu_types or node.gpu_type in shape.gpu_types}
+    free = [sum(s.free for s in spots([n for n in found if n.state is NodeState.UP], t)) for t in types]
+    return HoldCode.SCATTERED if max(free, default=0) >= shape.gpus else HoldCode.NO_ROOM
 
 
 @given(nodes(), shapes())

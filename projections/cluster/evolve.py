@@ -11,7 +11,7 @@ from events.queues import QueuesSet
 from projections.cluster.account import settle
 from projections.cluster.evolve_jobs import JOB_CHANGES
 from projections.cluster.evolve_nodes import NODE_CHANGES
-from projections.cluster.index import look_at_team, set_order
+from projections.cluster.index import look_at_teams, set_order
 from projections.cluster.state import Cluster
 from projections.cluster.tree import Tree
 
@@ -65,12 +65,13 @@ def _policy_set(cluster: Cluster, e: PolicySet, recorded: Recorded) -> None:
 
 
 def _queues_set(cluster: Cluster, e: QueuesSet, recorded: Recorded) -> None:
-    stopped = cluster.tree
+    before = cluster.tree
     cluster.queues = {queue.name: queue for queue in e.queues}
     cluster.tree = Tree(cluster.queues)
     cluster.queues_position = recorded.position
-    for team in [team for team in cluster.teams if cluster.tree.stop(team) != stopped.stop(team)]:
-        look_at_team(cluster, team)
+    if before.holds or cluster.tree.holds:
+        changed = (team for team in cluster.teams if cluster.tree.on_hold(team) != before.on_hold(team))
+        look_at_teams(cluster, frozenset(changed))
 
 
 def _unreadable(cluster: Cluster, e: Unreadable, recorded: Recorded) -> None:

@@ -1,0 +1,122 @@
+"""What every team and every queue above it has and wants, by GPU type: sums over the fold's own sums, no look at jobs."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from itertools import islice
+from typing import Final
+
+from events.base import TeamId
+from events.job import IMPOSSIBLE
+from events.queues import QueueStop
+from projections.cluster.job import Job, JobState
+from projections.cluster.state import Cluster
+
+Sums = defaultdict[str, defaultdict[str, int]]  # gpu type -> team or queue -> GPUs
+DUE_MAX: Final = 10_000  # jobs whose back-off is over, and of which no round has said anything yet
+
+
+class Claims:
+    """GPUs by queue, each counted at every queue from the team's own up to the one under the root.
+
+    Where a team's queue has queues below, its own jobs count at the name that `Tree.path` begins with.
+    """
+
+    def __init__(self, cluster: Cluster, at: datetime, *, without: Mapping[tuple[TeamId, str], int]) -> None:
+        self.tree = cluster.tree
+        self.used = _sums()  # by runs that are not leaving, and earmarked
+        self.held = _sums()  # by all runs, and earmarked
+        self.firm = _sums()  # of `used`, what cannot be preempted
+        self.mild: defaultdict[tuple[str, str, int], int] = defaultdict(int)  # (queue, type, rank): the rest, of a team
+        self.total: defaultdict[str, int] = defaultdict(int)  # of `used`, over all types
+        self.all: defaultdict[str, int] = defaultdict(int)  # of `held`, likewise
+        self.running: defaultdict[str, int] = defaultdict(int)  # jobs that have GPUs
+        self.wanted = _sums()  # by waiting jobs, at the first name of a team's path
+        self._capacity = cluster.capacity
+        self._favourite = min(cluster.capacity, key=lambda t: (-cluster.capacity[t], t), default="")
+        self._paths: dict[str, tuple[str, ...]] = {}
+        self._count_runs(cluster)
+        self._count_wanted(cluster, at, without)
+        self._count_earmarks(cluster)
+
+    def path(self, team: str) -> tuple[str, ...]:
+        """As `Tree.path`, remembered."""
+        if (path := self._paths.get(team)) is None:
+            path = self._paths[team] = self.tree.path(team)
+        return path
+
+    def type_of(self, gpu_types: Sequence[str]) -> str:
+        """The type for which a job that accepts these counts: see `Standing.wants`."""
+        if not gpu_types:
+            return self._favourite
+        return next((gpu_type for gpu_type in gpu_types if gpu_type in self._capacity), "")
+
+    def demand(self, name: str, gpu_type: str) -> int:
+        """What a team uses and wants; `name` is the first of its path."""
+        return max(0, self.wanted[gpu_type].get(name, 0)) + max(0, self.used[gpu_type].get(name, 0))
+
+    def use(self, team: str, gpu_type: str, gpus: int, *, rank: int, preemptible: bool) -> None:
+        """The team uses so many more: less, if negative."""
+        path = self.path(team)
+        used = self.used[gpu_type]
+        for name in path:
+            used[name] += gpus
+            self.total[name] += gpus
+        if preemptible:
+            self.mild[path[0], gpu_type, rank] += gpus
+        else:
+            firm = self.firm[gpu_type]
+            for name in path:
+                firm[name] += gpus
+
+    def hold(self, team: str, gpu_type: str, gpus: int, *, jobs: int = 0) -> None:
+        """The team holds so many more, whether they are leaving or not, and so many more jobs have GPUs."""
+        held = self.held[gpu_type]
+        for name in self.path(team):
+            held[name] += gpus
+            self.all[name] += gpus
+            self.running[name] += jobs
+
+    def _count_runs(self, cluster: Cluster) -> None:
+        for use, gpus in cluster.usage.items():
+            left = gpus - cluster.leaving.get(use, 0)
+            self.use(use.team, use.gpu_type, left, rank=use.rank, preemptible=use.preemptible)
+            self.hold(use.team, use.gpu_type, gpus)
+        for team, tally in cluster.tallies.items():
+            if tally.placed:
+                self.hold(team, "", 0, jobs=tally.placed)
+
+    def _count_wanted(self, cluster: Cluster, at: datetime, without: Mapping[tuple[TeamId, str], int]) -> None:
+        stopped = {team for team in cluster.tallies if self.tree.stop(team)[0] is not QueueStop.NONE}
+        for want, gpus in cluster.wanted.items():
+            if want.team not in stopped and (gpu_type := self.type_of(want.gpu_types)):
+                self.wanted[gpu_type][self.path(want.team)[0]] += gpus
+        for team, gpu_type in without:
+            if team not in stopped:
+                self.wanted[gpu_type][self.path(team)[0]] -= without[team, gpu_type]
+        for (not_before, *_), job_id in islice(cluster.later.line(None), DUE_MAX):
+            if not_before > at.timestamp():
+                return
+            job = cluster.jobs[job_id]
+            if not job.cancel and job.hold not in IMPOSSIBLE and job.team not in stopped:
+                self._want(job, job.shape.gpus)
+
+    def _count_earmarks(self, cluster: Cluster) -> None:
+        """What is set aside is used, and what waits for it does not want it once more."""
+        for earmark in cluster.earmarks.values():
+            job = cluster.jobs[earmark.job_id]
+            gpu_type = cluster.nodes[earmark.shares[0].node_id].gpu_type
+            gpus = sum(share.slots.bit_count() for share in earmark.shares)
+            self.use(job.team, gpu_type, gpus, rank=job.rank, preemptible=job.spec.preemptible)
+            waits = job.state is not JobState.PLACED
+            self.hold(job.team, gpu_type, gpus, jobs=int(waits))
+            if waits and not job.cancel and job.not_before is None and job.hold not in IMPOSSIBLE:
+                self._want(job, -job.shape.gpus)
+
+    def _want(self, job: Job, gpus: int) -> None:
+        if gpu_type := self.type_of(job.shape.gpu_types):
+            self.wanted[gpu_type][self.path(job.team)[0]] += gpus
+
+
+def _sums() -> Sums:
+    return defaultdict(lambda: defaultdict(int))

@@ -22,6 +22,7 @@ from events.head import RoundDecided
 from events.job import GpusEarmarked, JobSpec, JobSubmitted, Priority
 from events.log.append import JetStreamLog
 from events.log.streams import StreamSettings, found
+from events.queues import Queue, QueuesSet
 from projections.cluster.entitlement import Standing
 from projections.cluster.place import Room
 from projections.cluster.tick import Tick
@@ -35,28 +36,26 @@ GANG: Final = 2_000
 LATER: Final = timedelta(hours=1)
 
 
-def full(nodes: int) -> tuple[Log, JobId]:
-    """A full cluster of one-GPU jobs of the least class, and an urgent gang that waits."""
+def full(nodes: int) -> Log:
+    """A full cluster of one-GPU jobs of the least class, all of one team; no queues are set yet."""
     log = Log()
     log.join(nodes)
-    jobs = nodes * GPUS_PER_NODE
-    for number in range(jobs):
-        _submit(log, f"j{number:06d}", 1, Priority.LOW)
+    for number in range(nodes * GPUS_PER_NODE):
+        _submit(log, f"j{number:06d}", 1, "large", Priority.LOW)
     log.rounds()
-    assert len(log.cluster.runs) == jobs
-    gang = JobId("gang")
-    _submit(log, gang, GANG, Priority.URGENT)
-    return log, gang
+    assert len(log.cluster.runs) == nodes * GPUS_PER_NODE
+    return log
 
 
-def _submit(log: Log, name: str, gpus: int, priority: Priority) -> None:
+def _submit(log: Log, name: str, gpus: int, team: str, priority: Priority) -> None:
     spec = JobSpec(name="bench", command=("true",), gpus=gpus, priority=priority)
-    log.add(JobSubmitted(at=AT, team=TeamId("t"), job_id=JobId(name), spec=spec, key=name, request_hash="h"))
+    log.add(JobSubmitted(at=AT, team=TeamId(team), job_id=JobId(name), spec=spec, key=name, request_hash="h"))
 
 
-def search(nodes: int) -> tuple[dict[str, Any], GpusEarmarked]:
-    """What the search takes, and what it decides."""
-    log, gang = full(nodes)
+def search(log: Log, team: str) -> tuple[dict[str, Any], GpusEarmarked]:
+    """What the search takes for an urgent gang of a team, and what it decides."""
+    gang = JobId(f"gang-{team}")
+    _submit(log, gang, GANG, team, Priority.URGENT)
     tick = Tick(at=AT + LATER, position=log.records[-1].position)
     fork = log.cluster.fork()  # as in a round
 
@@ -69,9 +68,10 @@ def search(nodes: int) -> tuple[dict[str, Any], GpusEarmarked]:
     seconds = timed(look, 5)
     event = GpusEarmarked(**tick.of_job(fork.jobs[gang]), shares=answer.shares, victims=answer.victims)
     row = {
-        "nodes": nodes,
+        "nodes": len(log.cluster.nodes),
         "running_jobs": len(log.cluster.runs),
         "gang_gpus": GANG,
+        "taken_from": "its own team" if team == "large" else "another team",
         "victims": len(answer.victims),
         "search_ms": round(seconds * 1e3, 1),
         "event_bytes": len(Codec().encode(event, Stamp("decision", "bench"))),
@@ -115,8 +115,11 @@ def main() -> None:
     gc.set_threshold(*COLLECT_EVERY)  # as the processes do
     rows = []
     for nodes in options.nodes:
-        row, event = search(nodes)
-        rows.append(row | asyncio.run(commit(event)))
+        log = full(nodes)
+        log.add(QueuesSet(at=AT, queues=(Queue(name=TeamId("large"), weight=4), Queue(name=TeamId("small")))))
+        for team in ("large", "small"):
+            row, event = search(log, team)
+            rows.append(row | asyncio.run(commit(event)))
     if options.json:
         json.dump({"machine": machine(), "preempt": rows}, sys.stdout, indent=2)
         return

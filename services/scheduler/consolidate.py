@@ -7,16 +7,15 @@ from events.base import Event, RunId
 from events.job import ConsolidationProposed, GpusEarmarked, Move
 from events.policy import Consolidation
 from projections.cluster.job import Job, Shape
+from projections.cluster.misfit import least, sized
 from projections.cluster.place import Placement, place
 from services.scheduler.scene import Scene
 from services.scheduler.search import Found
 from services.scheduler.spots import (
     Ground,
-    least_of,
     lost_gpu_s,
     may_be_stopped,
     ranks_of,
-    sized,
 )
 
 RESTART_S: Final = 60  # of each GPU that is moved, beside what it loses
@@ -43,7 +42,7 @@ def consolidate(scene: Scene, job: Job) -> Consolidated | None:
         return None
     if job.proposed_at is not None and at - job.proposed_at < PROPOSED_AGAIN_AFTER:
         return None
-    shape = least_of(job.shape)
+    shape = least(job.shape)
     for gpu_type in shape.gpu_types or tuple(sorted(scene.cluster.capacity)):
         pools = (pool for pool in scene.room.pools.groups() if pool.gpu_type == gpu_type)
         if sum(pool.free * len(scene.room.pools.names(pool)) for pool in pools) < shape.gpus:

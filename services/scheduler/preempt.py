@@ -8,9 +8,10 @@ from typing import Final, NamedTuple
 from events.base import RunId, TeamId
 from events.job import NodeShare
 from projections.cluster.job import PRIORITY_RANK, Job, Run, Shape
+from projections.cluster.misfit import least
 from services.scheduler.scene import Scene
 from services.scheduler.search import Found
-from services.scheduler.spots import Ground, least_of, lost_gpu_s, may_be_stopped, ranks_of
+from services.scheduler.spots import Ground, lost_gpu_s, may_be_stopped, ranks_of
 
 LAST_CLASS: Final = max(PRIORITY_RANK.values())
 
@@ -31,7 +32,7 @@ def preempt(scene: Scene, job: Job) -> Preemption | None:
     """
     if not scene.cluster.policy.preemption:
         return None
-    shape = least_of(job.shape)
+    shape = least(job.shape)
     types = shape.gpu_types or tuple(sorted(scene.cluster.capacity))
     for gpu_type in types:
         if not scene.standing.entitles(job.team, gpu_type, shape.gpus, rank=job.rank):

@@ -3,10 +3,12 @@
 from collections.abc import Iterator
 
 from events.base import NodeId, RunId
-from events.job import Domain, NodeShare
+from events.job import NodeShare
 from projections.cluster.job import Run, Shape
 from projections.cluster.node import Node, NodeState
+from projections.cluster.room import domain_of
 from projections.cluster.state import Cluster
+from projections.cluster.topology import ranks_along
 from services.scheduler.scene import Scene
 from services.scheduler.search import Budget, Found, Spot, cheapest
 
@@ -53,12 +55,10 @@ class Ground:
         """The nodes by rack or spine, in order of names, without those that nobody placed; all together for no domain."""
         if not within:
             return [self.spots]
-        parts: dict[tuple[str, ...], dict[NodeId, Spot]] = {}
+        parts: dict[tuple[str, str], dict[NodeId, Spot]] = {}
         for name, spot in self.spots.items():
-            place = spot.node.place
-            key = (place.spine, place.rack) if within == Domain.RACK else (place.spine,)
-            if key[-1]:
-                parts.setdefault(key, {})[name] = spot
+            parts.setdefault(domain_of(spot.node.place, within), {})[name] = spot
+        parts.pop(("", ""), None)
         return [parts[key] for key in sorted(parts)]
 
 
@@ -72,8 +72,7 @@ def domains_of(shape: Shape) -> Iterator[str]:
 
 def ranks_of(cluster: Cluster, shares: tuple[NodeShare, ...]) -> tuple[int, ...]:
     """The order of ranks along the network; empty where that is the order of shares."""
-    order = tuple(sorted(range(len(shares)), key=lambda index: (*cluster.nodes[shares[index].node_id].place, index)))
-    return () if order == tuple(range(len(shares))) else order
+    return ranks_along([cluster.nodes[share.node_id] for share in shares])
 
 
 def suits(node: Node, shape: Shape) -> bool:
@@ -82,17 +81,6 @@ def suits(node: Node, shape: Shape) -> bool:
         return True
     has = all(node.labels.get(key) == value for key, value in shape.labels)
     return has and all(taint in shape.tolerates for taint in node.taints)
-
-
-def least_of(shape: Shape) -> Shape:
-    """The shape of an elastic gang at its least; any other as it is."""
-    return sized(shape, shape.min_gpus) if shape.min_gpus else shape
-
-
-def sized(shape: Shape, gpus: int) -> Shape:
-    """The shape with so many GPUs, all of them needed."""
-    nodes = -(-gpus // shape.gpus_per_node) if shape.nodes else 0
-    return shape._replace(gpus=nodes * shape.gpus_per_node if shape.nodes else gpus, nodes=nodes, min_gpus=0)
 
 
 def is_ending(run: Run) -> bool:

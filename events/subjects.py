@@ -71,9 +71,19 @@ class Subjects(NamedTuple):
         return f"muster.{self.cell}.why"
 
     @property
+    def dry_run(self) -> str:
+        """Where control planes answer `DryRunAsk`."""
+        return f"muster.{self.cell}.dry_run"
+
+    @property
     def asks(self) -> str:
         """Where the gate listens to all teams."""
         return f"muster.{self.cell}.ask.*"
+
+    @property
+    def operate(self) -> str:
+        """Where the gate listens to operators."""
+        return f"muster.{self.cell}.operate"
 
     @property
     def reports(self) -> str:

@@ -3,7 +3,7 @@
 from typing import Any, Final, NamedTuple
 
 from events import fleet, head, job, node, operator, policy, queues
-from events.ask import Answer, Ask, Report, Why, WhyAsk
+from events.ask import Answer, Ask, DryRun, DryRunAsk, OperatorAsk, Report, Why, WhyAsk
 from events.base import Event, Family
 from events.codec import TYPES
 from events.desired import Desired, Heartbeat
@@ -142,6 +142,18 @@ OTHERS: Final = (
         sends=False,
     ),
     Channel(
+        name="operate",
+        subject=_form(_S.operate),
+        says="An operator sets the queues or the policy, or cordons nodes; the gate answers once it is in the log.",
+        written="operators",
+        read="the gate",
+        carries=OperatorAsk,
+        schema="operator_ask",
+        answer="answer",
+        queue=GATE_QUEUE,
+        sends=False,
+    ),
+    Channel(
         name="report",
         subject=_form(_S.reports).format("{node_id}", cell="{cell}"),
         says="An agent says what it saw; the gate writes it as facts and answers once they are in the log.",
@@ -204,6 +216,18 @@ OTHERS: Final = (
         queue="why",
         sends=False,
     ),
+    Channel(
+        name="dry_run",
+        subject=_form(_S.dry_run),
+        says="What would become of a job. Any control plane answers: its deciders run on a fork of its fold.",
+        written="the API",
+        read="control planes",
+        carries=DryRunAsk,
+        schema="dry_run_ask",
+        answer="dry_run",
+        queue="dry_run",
+        sends=False,
+    ),
 )
 
 CHANNELS: Final = (*(_family_channel(family) for family in families()), *OTHERS)
@@ -211,10 +235,13 @@ CHANNELS: Final = (*(_family_channel(family) for family in families()), *OTHERS)
 # Types that travel as they are, without an envelope, by the name of their schema.
 BARE: Final[dict[str, Any]] = {
     "ask": Ask,
+    "operator_ask": OperatorAsk,
     "report": Report,
     "answer": Answer,
     "desired": Desired,
     "heartbeat": Heartbeat,
     "why_ask": WhyAsk,
     "why": Why,
+    "dry_run_ask": DryRunAsk,
+    "dry_run": DryRun,
 }

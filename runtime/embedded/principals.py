@@ -1,9 +1,9 @@
 """Who may do what on NATS: every principal's account and permissions, as data.
 
-Three accounts. A permission guards the subject of a message, but not the reply subject it names: whoever may make
+Four accounts. A permission guards the subject of a message, but not the reply subject it names: whoever may make
 any one request could have the server, or the gate, write the answer onto any subject of the account, the log's head
-included. So teams and agents live in accounts of their own and reach only what is imported there: an answer to them
-comes out in their own account, where nothing listens but they themselves. For the same reason neither may create
+included. So teams, agents and operators live in accounts of their own and reach only what is imported there: an answer to them
+comes out in their own account, where nothing listens but they themselves. For the same reason none of them may create
 consumers, which deliver where their maker says.
 """
 
@@ -18,6 +18,8 @@ from runtime.fault import Fault
 ACCOUNT: Final = "MUSTER"  # the log, and what works on it
 AGENTS_ACCOUNT: Final = "AGENTS"
 TEAMS_ACCOUNT: Final = "TEAMS"
+OPERATORS_ACCOUNT: Final = "OPERATORS"
+DOCUMENTS: Final = ("queues", "policy")  # families of one subject, that operators set
 LEASE_BUCKET: Final = "LEASE"
 RESERVED: Final = "control"  # a node so named could beat in a control plane's name
 
@@ -83,7 +85,13 @@ def control(subjects: Subjects) -> Principal:
             "_INBOX.>",
             *READ_STREAMS,
         ),
-        subscribe=(subjects.moved, subjects.why, subjects.heartbeats, f"{inbox_prefix('control')}.>"),
+        subscribe=(
+            subjects.moved,
+            subjects.why,
+            subjects.dry_run,
+            subjects.heartbeats,
+            f"{inbox_prefix('control')}.>",
+        ),
     )
 
 
@@ -99,13 +107,15 @@ def gate(subjects: Subjects) -> Principal:
             f"{subjects.events_prefix}queues",
             subjects.moved,
             subjects.why,
+            subjects.dry_run,
             "_INBOX.>",
-            "_R_.>",  # answers into the accounts of teams and agents
+            "_R_.>",  # answers into the accounts of teams, agents and operators
             *READ_STREAMS,
         ),
         subscribe=(
             subjects.moved,
             subjects.asks,
+            subjects.operate,
             subjects.reports,
             f"muster.{subjects.cell}.log.>",
             f"{inbox_prefix('gate')}.>",
@@ -158,14 +168,25 @@ def team(subjects: Subjects, name: TeamId) -> Principal:
     )
 
 
+def operator(subjects: Subjects) -> Principal:
+    """Operators' programs: set queues and policy, cordon nodes, and read the documents that hold."""
+    return Principal(
+        user="operator",
+        account=OPERATORS_ACCOUNT,
+        publish=(subjects.operate, *_documents(subjects)),
+        subscribe=(f"{inbox_prefix('operator')}.>",),
+    )
+
+
 def parts(subjects: Subjects) -> list[Principal]:
     """The principals that every cell has."""
-    return [system(), control(subjects), gate(subjects), reader(subjects)]
+    return [system(), control(subjects), gate(subjects), reader(subjects), operator(subjects)]
 
 
 def accounts(subjects: Subjects, principals: Iterable[tuple[Principal, str]]) -> dict[str, Any]:
     """The `accounts` block of a server's configuration: principals with their passwords, exports and imports."""
-    users: dict[str, list[dict[str, Any]]] = {ACCOUNT: [], AGENTS_ACCOUNT: [], TEAMS_ACCOUNT: []}
+    all_accounts = (ACCOUNT, AGENTS_ACCOUNT, TEAMS_ACCOUNT, OPERATORS_ACCOUNT)
+    users: dict[str, list[dict[str, Any]]] = {name: [] for name in all_accounts}
     for principal, password in principals:
         users[principal.account].append(_user(principal, password))
     cell = f"muster.{subjects.cell}"
@@ -184,6 +205,10 @@ def accounts(subjects: Subjects, principals: Iterable[tuple[Principal, str]]) ->
             ("stream", f"{subjects.events_prefix}intake.*.*"),
             ("stream", f"{subjects.events_prefix}job.*.*"),
         ),
+        OPERATORS_ACCOUNT: (
+            ("service", subjects.operate),
+            *(("service", subject) for subject in _documents(subjects)),
+        ),
     }
     exports = [{kind: name, "accounts": [to]} for to, names in shared.items() for kind, name in names]
     block: dict[str, Any] = {ACCOUNT: {"jetstream": "enabled", "users": users[ACCOUNT], "exports": exports}}
@@ -191,6 +216,10 @@ def accounts(subjects: Subjects, principals: Iterable[tuple[Principal, str]]) ->
         imports = [{kind: {"account": ACCOUNT, "subject": name}} for kind, name in names]
         block[to] = {"users": users[to], "imports": imports}
     return block
+
+
+def _documents(subjects: Subjects) -> tuple[str, ...]:
+    return tuple(_direct_get("*", f"{subjects.events_prefix}{family}") for family in DOCUMENTS)
 
 
 def _user(principal: Principal, password: str) -> dict[str, Any]:

@@ -19,6 +19,7 @@ STATUS: Final = {
     RefusalCode.INVALID: HTTPStatus.UNPROCESSABLE_ENTITY,
     RefusalCode.TOO_LARGE: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     RefusalCode.CONFLICT: HTTPStatus.CONFLICT,
+    RefusalCode.MOVED: HTTPStatus.PRECONDITION_FAILED,
     RefusalCode.NOT_FOUND: HTTPStatus.NOT_FOUND,
     RefusalCode.FORBIDDEN: HTTPStatus.FORBIDDEN,
     RefusalCode.STALE: HTTPStatus.CONFLICT,
@@ -53,6 +54,7 @@ def problem_of(refused: Refused) -> Problem:
         detail=refused.message,
         hint=refused.hint,
         job_id=refused.job_id,
+        position=refused.position if refused.code is RefusalCode.MOVED else None,
     )
 
 
@@ -65,7 +67,11 @@ def accepted(answer: Answer) -> Accepted:
 
 def respond(problem: Problem) -> Response:
     """The document as a response. A client that may try again is told when."""
-    headers = {"Retry-After": str(RETRY_AFTER_S)} if problem.status == HTTPStatus.SERVICE_UNAVAILABLE else None
+    headers: dict[str, str] = {}
+    if problem.status == HTTPStatus.SERVICE_UNAVAILABLE:
+        headers["Retry-After"] = str(RETRY_AFTER_S)
+    if problem.code == RefusalCode.MOVED:
+        headers["ETag"] = f'"{problem.position}"'
     return JSONResponse(
         problem.model_dump(exclude_none=True), status_code=problem.status, media_type=MEDIA_TYPE, headers=headers
     )

@@ -69,6 +69,10 @@ class Client:
         """The answer to `body`. It must be safe to ask twice: a try without an answer is made again."""
         return self._call("POST", path, thing or path, json=body, headers=headers)
 
+    def put(self, path: str, body: Json, *, thing: str, headers: Mapping[str, str], **params: object) -> Json:
+        """The answer to a document put at `path`. What holds already is not written again, so asking twice is safe."""
+        return self._call("PUT", path, thing, json=body, headers=headers, params=_given(params))
+
     def _call(self, method: str, path: str, thing: str, **request: Any) -> Json:
         for again in range(1, TRIES + 1):
             pause_s = PAUSE_S * 2 ** (again - 1)

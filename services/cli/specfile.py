@@ -1,4 +1,4 @@
-"""Job specs as people write them: a YAML file or a command line, made into the mapping that the API takes."""
+"""Job specs and other documents as people write them: YAML or a command line, made into the mapping that the API takes."""
 
 import re
 import sys
@@ -16,7 +16,7 @@ STDIN: Final = "-"
 
 
 class Spec(NamedTuple):
-    """A spec as typed, and where its fields stand."""
+    """A document as typed, and where its fields stand."""
 
     body: dict[str, Any]
     origin: str  # of messages: the file
@@ -38,8 +38,20 @@ def read_spec(file: str) -> Spec:
 
     Raises: `Failure`, with the line where there is one.
     """
+    spec = read_document(file, "a job spec", EXAMPLE_HINT)
+    folder = Path.cwd() if file == STDIN else Path(file).resolve().parent
+    if isinstance(spec.body.get("workdir"), str) and spec.body["workdir"]:
+        spec.body["workdir"] = str(folder / spec.body["workdir"])
+    return spec
+
+
+def read_document(file: str, kind: str, hint: str) -> Spec:
+    """The mapping in a YAML file, or on stdin for `-`. Messages call it `kind`; `hint` is told where it is none.
+
+    Raises: `Failure`, with the line where there is one.
+    """
     origin = "stdin" if file == STDIN else file
-    text = _read(file)
+    text = _read(file, kind)
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         lines = dict(_lines(root, origin))
@@ -51,20 +63,17 @@ def read_spec(file: str) -> Spec:
     except yaml.YAMLError as error:
         raise Failure(origin, f"not YAML: {error}", code=ExitCode.USAGE) from error
     except (RecursionError, ValueError) as error:
-        raise Failure(origin, f"not a job spec: {error}", code=ExitCode.USAGE) from error
+        raise Failure(origin, f"not {kind}: {error}", code=ExitCode.USAGE) from error
     if not isinstance(body, dict):
-        kind = "empty" if body is None else f"a {type(body).__name__}"
-        raise Failure(origin, f"a job spec is a mapping, this is {kind}", hint=EXAMPLE_HINT, code=ExitCode.USAGE)
-    folder = Path.cwd() if file == STDIN else Path(file).resolve().parent
-    if isinstance(body.get("workdir"), str) and body["workdir"]:
-        body["workdir"] = str(folder / body["workdir"])
+        found = "empty" if body is None else f"a {type(body).__name__}"
+        raise Failure(origin, f"{kind} is a mapping, this is {found}", hint=hint, code=ExitCode.USAGE)
     return Spec(body, origin, lines)
 
 
 EXAMPLE_HINT: Final = "for instance:  name: hello / gpus: 1 / command: [nvidia-smi]  (see examples/)"
 
 
-def _read(file: str) -> str:
+def _read(file: str, kind: str) -> str:
     try:
         if file == STDIN:
             raw = sys.stdin.buffer.read(SPEC_MAX_BYTES + 1)
@@ -74,8 +83,8 @@ def _read(file: str) -> str:
     except OSError as error:
         raise Failure(file, f"cannot be read: {error.strerror}", code=ExitCode.USAGE) from error
     if len(raw) > SPEC_MAX_BYTES:
-        hint = "keep large inputs in files and name their paths in the spec"
-        raise Failure(file, f"a job spec has at most {SPEC_MAX_BYTES >> 10} KiB", hint=hint)
+        hint = "keep large inputs in files and name their paths in the spec" if kind == "a job spec" else ""
+        raise Failure(file, f"{kind} has at most {SPEC_MAX_BYTES >> 10} KiB", hint=hint)
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:

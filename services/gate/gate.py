@@ -1,4 +1,4 @@
-"""The gate: checks what users ask and agents report, stamps who it was and when, records it, answers with the position."""
+"""The gate: checks what users and operators ask and agents report, stamps who it was and when, records it, answers with the position."""
 
 import asyncio
 import hashlib
@@ -9,7 +9,19 @@ from typing import Final
 
 import msgspec
 
-from events.ask import Accepted, Answer, Cancel, RefusalCode, Refused, Report, Submit
+from events.ask import (
+    Accepted,
+    Answer,
+    Cancel,
+    Cordon,
+    RefusalCode,
+    Refused,
+    Report,
+    SetPolicy,
+    SetQueues,
+    Submit,
+    Uncordon,
+)
 from events.base import Event, NodeId, Position, TeamId, Unreadable
 from events.codec import EVENT_MAX_BYTES, Codec, Stamp, type_of
 from events.job import JobCancelRequested, JobSubmitted
@@ -17,6 +29,8 @@ from events.log.port import Log, Unknown
 from events.subjects import family_subject
 from runtime.clock import Clock
 from runtime.logging import get_logger
+from services.gate.cordons import Cordons
+from services.gate.documents import Documents, Prepared
 from services.gate.lane import NO_ANSWER, WAITING_MAX, Counts, Lane
 from services.gate.names import KEY_MAX, is_job_id, job_id_for, name_problem, near_name, shown
 from services.gate.reports import invalid, problem_of
@@ -45,6 +59,10 @@ class Gate:
         self._asks = Lane(log, waiting_max=waiting_max)
         # Of its own, so that repeated submissions never delay a release.
         self._reports = Lane(log, waiting_max=waiting_max)
+        # One at a time: each is written over the one before it, and a conflict is its own.
+        self._settings = Lane(log, waiting_max=waiting_max, group_max=1)
+        self.documents = Documents(log, clock)
+        self._cordons = Cordons(log, clock)
         self._reported: OrderedDict[bytes, Position] = OrderedDict()
         self.answers: Counter[tuple[str, str]] = Counter()  # given so far, by what was asked and the outcome
 
@@ -53,11 +71,12 @@ class Gate:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._asks.run())
             group.create_task(self._reports.run())
+            group.create_task(self._settings.run())
 
     @property
     def counts(self) -> dict[str, Counts]:
         """What each lane has done."""
-        return {"asks": self._asks.counts, "reports": self._reports.counts}
+        return {"asks": self._asks.counts, "reports": self._reports.counts, "settings": self._settings.counts}
 
     async def submit(self, team: TeamId, ask: Submit, by: str) -> Answer:
         """Record that `team` wants a job. Its key again gives the same job, or a conflict when the spec is another one."""
@@ -83,6 +102,26 @@ class Gate:
         """Record what the agent of a node saw, in order, all or nothing."""
         return self._told("report", await self._report(node_id, report))
 
+    async def set_document(self, ask: SetQueues | SetPolicy, by: str, *, dry_run: bool = False) -> Answer:
+        """Record a document over the one that it replaces. The one that holds already, and a dry run: nothing is written."""
+        asked = "set_queues" if isinstance(ask, SetQueues) else "set_policy"
+        problem = _text_problem(ask.trace)
+        prepared = problem if problem is not None else await self.documents.prepared(ask, by)
+        if not isinstance(prepared, Prepared):
+            return self._told(asked, prepared)
+        if dry_run:
+            return prepared.told(Accepted(position=prepared.position))
+        return self._told(asked, prepared.told(await self._recorded(self._settings, [prepared.event])))
+
+    async def cordon(self, ask: Cordon | Uncordon, by: str) -> Answer:
+        """Record that nothing new is placed on nodes, or that it is again: of all of them, or nothing is written."""
+        asked = "cordon" if isinstance(ask, Cordon) else "uncordon"
+        problem = _text_problem(ask.trace, ask.reason)
+        facts = problem if problem is not None else await self._cordons.prepared(ask, by)
+        if isinstance(facts, Accepted | Refused):
+            return self._told(asked, facts)
+        return self._told(asked, await self._recorded(self._asks, facts))
+
     def _told(self, asked: str, answer: Answer) -> Answer:
         """The answer, counted."""
         outcome = answer.code.value if isinstance(answer, Refused) else "repeated" if answer.repeated else "accepted"
@@ -90,7 +129,7 @@ class Gate:
         return answer
 
     async def _cancel(self, team: TeamId, ask: Cancel, by: str) -> Answer:
-        problem = _team_problem(team) or _text_problem(ask.trace, ask.reason)
+        problem = team_problem(team) or _text_problem(ask.trace, ask.reason)
         if problem is not None:
             return problem
         if not is_job_id(ask.job_id):
@@ -140,7 +179,7 @@ class Gate:
 
     def _submitted(self, team: TeamId, ask: Submit, by: str) -> JobSubmitted | Refused:
         """The fact that an ask becomes, or why it does not."""
-        problem = _team_problem(team) or _key_problem(ask.key) or _text_problem(ask.trace)
+        problem = team_problem(team) or _key_problem(ask.key) or _text_problem(ask.trace)
         if problem is not None:
             return problem
         spec = checked(ask.spec, team)
@@ -160,7 +199,7 @@ class Gate:
 
 @asynccontextmanager
 async def open_gate(log: Log, clock: Clock, *, waiting_max: int = WAITING_MAX) -> AsyncIterator[Gate]:
-    """A gate that runs until the block is left. At most `waiting_max` facts wait in each of its two lanes."""
+    """A gate that runs until the block is left. At most `waiting_max` facts wait in each of its lanes."""
     gate = Gate(log, clock, waiting_max=waiting_max)
     async with asyncio.TaskGroup() as group:
         running = group.create_task(gate.run())
@@ -170,7 +209,8 @@ async def open_gate(log: Log, clock: Clock, *, waiting_max: int = WAITING_MAX) -
             running.cancel()
 
 
-def _team_problem(team: TeamId) -> Refused | None:
+def team_problem(team: TeamId) -> Refused | None:
+    """What keeps this from being the name of a team; None for nothing."""
     problem = name_problem(team)
     near = near_name(team, 24) if problem else ""
     hint = f"for example {near}" if near else ""

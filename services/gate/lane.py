@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from events.ask import Accepted, Answer, RefusalCode, Refused
-from events.base import Event, JobId, Position
+from events.base import START, Event, JobId, Position, Recorded, StandingDocument
 from events.job import JobSubmitted
 from events.log.port import Conflict, Log, Unknown
 from events.subjects import family_subject
@@ -77,6 +77,7 @@ class Entry:
         self.size = size
         first = self.facts[0]
         self.submitted = first if isinstance(first, JobSubmitted) else None
+        self.document = first if isinstance(first, StandingDocument) else None
         self.outcome: Answer = NO_ANSWER
         self._answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
@@ -99,9 +100,10 @@ class Entry:
 class Lane:
     """Collects facts while an append is in flight; the next append takes all that came meanwhile."""
 
-    def __init__(self, log: Log, *, waiting_max: int = WAITING_MAX) -> None:
+    def __init__(self, log: Log, *, waiting_max: int = WAITING_MAX, group_max: int = GROUP_MAX) -> None:
         self._log = log
         self._waiting_max = waiting_max
+        self._group_max = group_max
         self._waiting: deque[Entry] = deque()
         self._waiting_bytes = 0
         self.counts = Counts()
@@ -144,7 +146,7 @@ class Lane:
         while self._waiting:
             entry = self._waiting[0]
             facts, size = facts + len(entry.facts), size + entry.size
-            if taken and (facts > GROUP_MAX or size > GROUP_BYTES_MAX):
+            if taken and (facts > self._group_max or size > GROUP_BYTES_MAX):
                 break
             taken.append(self._waiting.popleft())
             self.counts.waiting -= len(entry.facts)
@@ -255,7 +257,7 @@ class Lane:
         return standing is not None
 
     async def _answer_repeats(self, entries: Iterable[Entry]) -> None:
-        """Answer every submission whose subject has a record already."""
+        """Answer every submission whose subject has a record already, every document over one that no longer holds."""
         gate = asyncio.Semaphore(LOOKUPS_MAX)
 
         async def look_up(entry: Entry, submitted: JobSubmitted) -> None:
@@ -273,10 +275,21 @@ class Lane:
             self._learn(first.event, first.position)
             self._answer_known(entry)
 
+        async def look_at(entry: Entry, document: StandingDocument) -> None:
+            try:
+                last = await self._log.last(family_subject(document))
+            except Unknown:
+                entry.settle(NO_ANSWER)
+                return
+            if (last.position if last else START) != document.replaces:
+                entry.settle(moved(document, last))
+
         async with asyncio.TaskGroup() as group:
             for entry in entries:
                 if entry.submitted is not None:
                     group.create_task(look_up(entry, entry.submitted))
+                elif entry.document is not None and entry.document.replaces is not None:
+                    group.create_task(look_at(entry, entry.document))
 
     async def _found(self, fact: Event) -> Position:
         """Where the log has this very fact, looked for during `RESOLVE_S`; 0 where it was not seen."""
@@ -302,6 +315,22 @@ def compared(submitted: JobSubmitted, standing: Standing) -> Answer:
         message=f"key: {submitted.key!r} stands for job {submitted.job_id}, whose spec is another one",
         hint="use a new key for a new job, or send the spec of the first ask",
         job_id=submitted.job_id,
+    )
+
+
+def moved(document: StandingDocument, held: Recorded | None) -> Refused:
+    """The answer to a document over one that no longer holds: which does, since when, and who set it."""
+    name = family_subject(document)
+    if held is None:
+        told = "nobody has set any"
+    else:
+        by = f" by {held.event.by}" if held.event.by else ""
+        told = f"the one that holds is at position {held.position}, set at {held.at:%Y-%m-%d %H:%M:%S} UTC{by}"
+    return Refused(
+        code=RefusalCode.MOVED,
+        message=f"{name}: not the document that this was made from: {told}; nothing was written",
+        hint=f"look at what holds, and set the {name} again over that",
+        position=held.position if held else START,
     )
 
 

@@ -1,7 +1,7 @@
 """What pydantic found wrong, as sentences that name the field, what was given and what was meant."""
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Final
 
 from pydantic import BaseModel, ValidationError
@@ -43,6 +43,28 @@ OTHER_NAMES: Final = {
     "constraints": "labels",
     "tolerations": "tolerates",
     "switches": "topology",
+    "quota": "floor",
+    "nominal_quota": "floor",
+    "guaranteed": "floor",
+    "guarantee": "floor",
+    "deserved": "floor",
+    "min": "floor",
+    "max": "limit",
+    "cap": "limit",
+    "maximum": "limit",
+    "share": "weight",
+    "shares": "weight",
+    "cohort": "parent",
+    "teams": "children",
+    "subqueues": "children",
+    "queueing_strategy": "order",
+    "stop_policy": "stop",
+    "max_running": "running_max",
+    "max_pending": "pending_max",
+    "reservations": "promises",
+    "backfill": "promises",
+    "max_evictions": "evictions_max",
+    "preempt": "preemption",
 }
 
 
@@ -58,6 +80,11 @@ def refusal_of(error: ValidationError, model: type[BaseModel]) -> Refused:
     """
     errors = sorted(error.errors(include_url=False), key=lambda detail: detail["type"] != "extra_forbidden")
     found = [_sentence(detail, model) for detail in errors]
+    return refusal(found)
+
+
+def refusal(found: Sequence[tuple[str, str]]) -> Refused:
+    """One answer for these sentences, each with a hint that may be empty."""
     told = "; ".join(sentence for sentence, _ in found[:PROBLEMS_MAX])
     if len(found) > PROBLEMS_MAX:
         told += f"; and {len(found) - PROBLEMS_MAX} more"
@@ -76,7 +103,13 @@ def _sentence(detail: ErrorDetails, model: type[BaseModel]) -> tuple[str, str]:
         case "extra_forbidden":
             return f"{place}: there is no such field", _did_you_mean(detail["loc"], model)
         case "missing":
-            return f"{place}: is missing", _about(place, model)
+            return f"{place}: is missing", _about(detail["loc"], model)
+        case "greater_than":
+            return f"{place}: must be more than {context['gt']}, not {shown(given)}", ""
+        case "model_type" | "dict_type":
+            return f"{place}: must be a mapping of fields to values, not {shown(given)}", ""
+        case "string_type":
+            return f"{place}: must be text, not {shown(given)}", f'put quotes around it: "{given}"'
         case "greater_than_equal":
             return f"{place}: must be {context['ge']} or more, not {shown(given)}", ""
         case "less_than_equal":
@@ -95,20 +128,20 @@ def _sentence(detail: ErrorDetails, model: type[BaseModel]) -> tuple[str, str]:
 
 def _did_you_mean(path: tuple[int | str, ...], model: type[BaseModel]) -> str:
     typed = str(path[-1])
-    known = list(_fields_at(path[:-1], model))
+    known = list(_model_at(path[:-1], model).model_fields)
     other = OTHER_NAMES.get(typed.lower().replace("-", "_"), "")
     if other in known:
         return f"did you mean {other}?"
     return _near(typed.lower().replace("-", "_"), known) or f"the fields are {', '.join(known)}"
 
 
-def _fields_at(path: tuple[int | str, ...], model: type[BaseModel]) -> Iterator[str]:
-    """The fields that there are in the part of the document that `path` leads to."""
+def _model_at(path: tuple[int | str, ...], model: type[BaseModel]) -> type[BaseModel]:
+    """What describes the part of the document that `path` leads to."""
     for part in path:
         field = model.model_fields.get(str(part))
         nested = getattr(field.annotation, "__args__", ()) if field else ()
         model = next((kind for kind in nested if isinstance(kind, type) and issubclass(kind, BaseModel)), model)
-    yield from model.model_fields
+    return model
 
 
 def _near(typed: str, known: list[str]) -> str:
@@ -116,6 +149,7 @@ def _near(typed: str, known: list[str]) -> str:
     return f"did you mean {near[0]}?" if near else ""
 
 
-def _about(place: str, model: type[BaseModel]) -> str:
-    field = model.model_fields.get(place)
-    return f"{place}: {field.description}" if field and field.description else ""
+def _about(path: tuple[int | str, ...], model: type[BaseModel]) -> str:
+    name = str(path[-1])
+    field = _model_at(path[:-1], model).model_fields.get(name)
+    return f"{name}: {field.description}" if field and field.description else ""

@@ -1,23 +1,40 @@
-"""The gate over NATS: teams ask on `ask.<team>`, agents report on `report.<node>`; who speaks is said by the subject."""
+"""The gate over NATS: teams ask on `ask.<team>`, operators on `operate`, agents report on `report.<node>`; who speaks is said by the subject."""
 
 from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 import msgspec
 
-from events.ask import Answer, Ask, Cancel, RefusalCode, Refused, Submit
+from events.ask import (
+    Answer,
+    Ask,
+    Cancel,
+    Cordon,
+    OperatorAsk,
+    RefusalCode,
+    Refused,
+    SetPolicy,
+    SetQueues,
+    Submit,
+    Uncordon,
+)
 from events.base import NodeId, TeamId
 from events.subjects import Subjects, last_token
 from runtime.nats import Connection
 from runtime.serve_requests import Served, serving
 from services.gate.gate import Gate
 from services.gate.lane import BUSY
+from services.gate.queues import DOCUMENT_BYTES_MAX
 from services.gate.reports import decoded, invalid
 from services.gate.spec import SPEC_BYTES_MAX, too_large
 
 QUEUE: Final = "gate"
 ASK_BYTES_MAX: Final = SPEC_BYTES_MAX + 8 * 1024  # the spec, and what is around it
 
+OPERATOR: Final = "operator"  # who speaks there: nobody else may
+OPERATE_BYTES_MAX: Final = DOCUMENT_BYTES_MAX + 8 * 1024
+
+OPERATE_DECODER: Final[msgspec.json.Decoder[OperatorAsk]] = msgspec.json.Decoder(OperatorAsk)
 ASK_DECODER: Final[msgspec.json.Decoder[Ask]] = msgspec.json.Decoder(Ask)
 
 
@@ -30,10 +47,14 @@ def serve(gate: Gate, connection: Connection, subjects: Subjects) -> AbstractAsy
     async def report(subject: str, payload: bytes) -> bytes:
         return msgspec.json.encode(await answer_report(gate, NodeId(last_token(subject)), payload))
 
+    async def operate(_: str, payload: bytes) -> bytes:
+        return msgspec.json.encode(await answer_operator(gate, payload))
+
     busy = msgspec.json.encode(BUSY)
     return serving(
         connection,
         Served(subjects.asks, QUEUE, ask, busy),
+        Served(subjects.operate, QUEUE, operate, busy),
         Served(subjects.reports, QUEUE, report, busy),
     )
 
@@ -53,6 +74,23 @@ async def answer_ask(gate: Gate, team: TeamId, payload: bytes) -> Answer:
             return await gate.submit(team, ask, by)
         case Cancel():
             return await gate.cancel(team, ask, by)
+
+
+async def answer_operator(gate: Gate, payload: bytes) -> Answer:
+    """What the gate says to the bytes that an operator sent."""
+    if len(payload) > OPERATE_BYTES_MAX:
+        message = f"the ask has {len(payload)} bytes, {OPERATE_BYTES_MAX} is the most"
+        return Refused(code=RefusalCode.TOO_LARGE, message=message)
+    try:
+        ask = OPERATE_DECODER.decode(payload)
+    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError) as error:
+        hint = 'send {"ask": "set_queues", "document": {…}, "replaces": …}, or set_policy, cordon, uncordon'
+        return Refused(code=RefusalCode.INVALID, message=f"the ask cannot be read: {error}", hint=hint)
+    match ask:
+        case SetQueues() | SetPolicy():
+            return await gate.set_document(ask, OPERATOR)
+        case Cordon() | Uncordon():
+            return await gate.cordon(ask, OPERATOR)
 
 
 async def answer_report(gate: Gate, node_id: NodeId, payload: bytes) -> Answer:

@@ -25,7 +25,7 @@ from runtime.fault import Fault
 from runtime.logging import configure, get_logger
 from runtime.stopping import Stop, run_until_stopped, stop_on_signals
 from runtime.supervise import Change, Notice, Program, Supervisor
-from services.main.found import fit_servers, found_log, migrate, set_policy
+from services.main.found import fit_servers, found_log, migrate, set_lost_after
 from services.main.local import CLOCK, Running, forget, write_running
 from services.main.parts import first_of
 
@@ -97,6 +97,7 @@ class Up:
         self._postgres = EmbeddedPostgres(plan.data_dir)
         self._url = ""
         self._ready = False
+        self._policy_said = False
         self._deaths = Counter[str]()  # of each program, before all was ready
 
     async def run(self) -> None:
@@ -159,8 +160,9 @@ class Up:
         await self._nats.start()
         await fit_servers(self._nats.login(SYSTEM_USER))
         await found_log(self._nats.login("system"), StreamSettings())
-        if self._plan.lost_after_s is not None:
-            await set_policy(self._nats.login("gate"), lost_after_s=self._plan.lost_after_s)
+        if self._plan.lost_after_s is not None and not self._policy_said:
+            await set_lost_after(self._nats.login("gate"), self._plan.lost_after_s)
+            self._policy_said = True  # NATS may be brought back later: by then an operator may have said otherwise
 
     async def _start_postgres(self) -> None:
         """PostgreSQL runs with its tables. After a crash it may at first take an earlier life of its own for alive."""

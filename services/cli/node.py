@@ -1,0 +1,101 @@
+"""`muster node`: take nodes out of use and put them back, by name or by label."""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Final
+
+import typer
+
+from services.cli.client import Client
+from services.cli.failure import EXIT_CODES, ExitCode, Failure, say
+from services.cli.options import ApiUrl, AsJson, connect
+from services.cli.standing import operator
+
+app = typer.Typer(name="node", no_args_is_help=True, help="Take nodes out of use and put them back.")
+
+NODES_MAX: Final = 1_000  # in one call
+
+Names = Annotated[list[str] | None, typer.Argument(metavar="[NODE…]", help="Names of nodes.", show_default=False)]
+Labels = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--label", "-l", metavar="KEY=VALUE", help="All nodes with this label; may be repeated: with all of them."
+    ),
+]
+Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Kept with what is written.")]
+
+
+@app.command()
+def cordon(
+    names: Names = None, *, label: Labels = None, reason: Reason = "", as_json: AsJson = False, api_url: ApiUrl = ""
+) -> None:
+    """Place nothing new on the nodes; what runs there goes on. A name that no node has: nothing is written."""
+    _say("cordon", _Wanted(names or [], label or []), reason=reason, as_json=as_json, api_url=api_url)
+
+
+@app.command()
+def uncordon(
+    names: Names = None, *, label: Labels = None, reason: Reason = "", as_json: AsJson = False, api_url: ApiUrl = ""
+) -> None:
+    """Place on the nodes again. A name that no node has: nothing is written."""
+    _say("uncordon", _Wanted(names or [], label or []), reason=reason, as_json=as_json, api_url=api_url)
+
+
+for command in (cordon, uncordon):
+    command.__doc__ = f"{command.__doc__}\n\n{EXIT_CODES}"
+
+
+class _Wanted:
+    """Which nodes are meant. Raises `Failure`."""
+
+    def __init__(self, names: Sequence[str], labels: Sequence[str]) -> None:
+        if not names and not labels:
+            raise Failure("node", "which ones? Name nodes, or give a --label", code=ExitCode.USAGE)
+        if names and labels:
+            raise Failure("node", "either names or labels", code=ExitCode.USAGE)
+        self.names = list(dict.fromkeys(names))
+        self.labels = dict(_label(text) for text in labels)
+
+    def found(self, client: Client) -> list[str]:
+        """The names of the nodes. Raises `Failure` where no node has the labels."""
+        if self.names:
+            return self.names
+        nodes: list[dict[str, Any]] = client.get("/nodes", thing="nodes")["nodes"]
+        found = [str(node["node_id"]) for node in nodes if self.labels.items() <= node["labels"].items()]
+        if not found:
+            told = ", ".join(f"{key}={value}" for key, value in self.labels.items())
+            seen = sorted({f"{key}={value}" for node in nodes for key, value in node["labels"].items()})
+            hint = f"there are {', '.join(seen[:10])}" if seen else "no node has any label"
+            raise Failure("node", f"no node has the label {told}", hint=hint, code=ExitCode.NOT_FOUND)
+        return found
+
+
+def _label(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise Failure("--label", f"{text!r} is not KEY=VALUE", code=ExitCode.USAGE)
+    return key, value
+
+
+def _say(word: str, wanted: _Wanted, *, reason: str, as_json: bool, api_url: str) -> None:
+    """The word is said of the nodes; those of which it is news or not are on stdout, a line each."""
+    with connect(api_url) as client:
+        for names in _parts(wanted.found(client)):
+            answer = client.post(
+                f"/nodes:{word}",
+                {"nodes": names, "reason": reason},
+                thing=word,
+                headers={"Muster-Operator": operator()},
+            )
+            if as_json:
+                print(json.dumps(answer))
+                continue
+            for name in answer["nodes"]:
+                print(name)
+            done = "was so already: nothing was written" if answer["repeated"] else f"at position {answer['position']}"
+            say(f"{word}: {len(names)} node{'s' if len(names) > 1 else ''}, {done}")
+
+
+def _parts(names: list[str]) -> Iterator[list[str]]:
+    for start in range(0, len(names), NODES_MAX):
+        yield names[start : start + NODES_MAX]

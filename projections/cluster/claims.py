@@ -8,7 +8,6 @@ from typing import Final
 
 from events.base import TeamId
 from events.job import IMPOSSIBLE
-from events.queues import QueueStop
 from projections.cluster.job import Job, JobState
 from projections.cluster.state import Cluster
 
@@ -32,8 +31,8 @@ class Claims:
         self.all: defaultdict[str, int] = defaultdict(int)  # of `held`, likewise
         self.running: defaultdict[str, int] = defaultdict(int)  # jobs that have GPUs
         self.wanted = _sums()  # by waiting jobs, at the first name of a team's path
-        self._capacity = cluster.capacity
-        self._favourite = min(cluster.capacity, key=lambda t: (-cluster.capacity[t], t), default="")
+        self._cluster = cluster
+        self._favourite = type_of(cluster, ())
         self._paths: dict[str, tuple[str, ...]] = {}
         self._count_runs(cluster)
         self._count_wanted(cluster, at, without)
@@ -46,10 +45,8 @@ class Claims:
         return path
 
     def type_of(self, gpu_types: Sequence[str]) -> str:
-        """The type for which a job that accepts these counts: see `Standing.wants`."""
-        if not gpu_types:
-            return self._favourite
-        return next((gpu_type for gpu_type in gpu_types if gpu_type in self._capacity), "")
+        """As the function `type_of`, remembered for jobs that accept any."""
+        return type_of(self._cluster, gpu_types) if gpu_types else self._favourite
 
     def demand(self, name: str, gpu_type: str) -> int:
         """What a team uses and wants; `name` is the first of its path."""
@@ -87,7 +84,7 @@ class Claims:
                 self.hold(team, "", 0, jobs=tally.placed)
 
     def _count_wanted(self, cluster: Cluster, at: datetime, without: Mapping[tuple[TeamId, str], int]) -> None:
-        stopped = {team for team in cluster.tallies if self.tree.stop(team)[0] is not QueueStop.NONE}
+        stopped = {team for team in cluster.tallies if self.tree.stopped(team)}
         for want, gpus in cluster.wanted.items():
             if want.team not in stopped and (gpu_type := self.type_of(want.gpu_types)):
                 self.wanted[gpu_type][self.path(want.team)[0]] += gpus
@@ -116,6 +113,14 @@ class Claims:
     def _want(self, job: Job, gpus: int) -> None:
         if gpu_type := self.type_of(job.shape.gpu_types):
             self.wanted[gpu_type][self.path(job.team)[0]] += gpus
+
+
+def type_of(cluster: Cluster, gpu_types: Sequence[str]) -> str:
+    """The type for which a job that accepts these counts: see `Standing.wants`."""
+    capacity = cluster.capacity
+    if not gpu_types:
+        return min(capacity, key=lambda gpu_type: (-capacity[gpu_type], gpu_type), default="")
+    return next((gpu_type for gpu_type in gpu_types if gpu_type in capacity), "")
 
 
 def _sums() -> Sums:

@@ -88,14 +88,18 @@ class Standing:
         apart = [name for name in self._claims.path(team) if name not in shared]
         return max(0, min((used[name] - entitled.get(name, 0) for name in apart), default=0))
 
-    def blocked(self, team: TeamId, gpu_types: Sequence[str], gpus: int, *, preemptible: bool) -> Block | None:
+    def blocked(
+        self, team: TeamId, gpu_types: Sequence[str], gpus: int, *, preemptible: bool, jobs: int = 1
+    ) -> Block | None:
         """What stands against a job on all the types it accepts (none: any); None where one of them is open to it.
+
+        Or against several jobs, that need so many GPUs together.
 
         Of several types it is what stands against the one nearest to open; of one type, what is least likely to pass.
         """
         if self.sole:
             return None
-        if (held := self._held_up(team)) is not None:
+        if (held := self._held_up(team, jobs)) is not None:
             return held
         blocks = [self._block(team, gpu_type, gpus, firm=not preemptible) for gpu_type in self._accepted(gpu_types)]
         found = [block for block in blocks if block is not None]
@@ -106,7 +110,7 @@ class Standing:
         accepted = self._accepted(gpu_types)
         if self.sole:
             return tuple(accepted)
-        if self._held_up(team) is not None:
+        if self._held_up(team, 1) is not None:
             return ()
         return tuple(t for t in accepted if self._block(team, t, gpus, firm=not preemptible) is None)
 
@@ -156,7 +160,7 @@ class Standing:
         milder = sum(claims.mild.get((own, gpu_type, lower), 0) for lower in range(rank + 1, CLASSES))
         return self._shares.entitled(gpu_type).get(name, 0) - claims.used[gpu_type][name] + milder
 
-    def _held_up(self, team: TeamId) -> Block | None:
+    def _held_up(self, team: TeamId, jobs: int) -> Block | None:
         """What stands against all jobs of the team, whatever they need."""
         stop, by = self._tree.stop(team)
         if stop is not QueueStop.NONE:
@@ -165,7 +169,7 @@ class Standing:
             queue = self._tree.queues.get(TeamId(name))
             if queue is None or queue.running_max is None:
                 continue
-            if (running := self._claims.running[name]) >= queue.running_max:
+            if (running := self._claims.running[name]) + jobs > queue.running_max:
                 return Block(HoldCode.RUNNING_MAX, name, queue.running_max, running)
         return None
 

@@ -39,7 +39,8 @@ def holds(
     """A word for each job of which the log says another code than what holds now, as far as the bounds allow.
 
     `codes` has what holds for whole lines, `jobs` what holds for some jobs instead; of those in `besides`, which this
-    round moved on, nothing is said. Jobs that were never looked at come first.
+    round moved on, nothing is said. Jobs that were never looked at come first. One whose back-off is over is told of in
+    any case: from then on it stands in its line.
     """
     jobs = jobs or {}
     changed = ((cluster.jobs[job_id], code) for job_id, code in sorted(jobs.items()) if job_id not in besides)
@@ -47,7 +48,7 @@ def holds(
     told = (
         JobHeld(**tick.of_job(job), code=code)
         for job, code in (*changed, *looked_at)
-        if job.hold is not code and _due(job, code, tick)
+        if job.not_before is not None or (job.hold is not code and _due(job, code, tick))
     )
     return list(islice(told, HELD_MAX))
 

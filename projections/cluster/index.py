@@ -195,7 +195,7 @@ def use_of(run: Run) -> Use:
 def look_at(cluster: Cluster, run_id: RunId) -> None:
     """`attention` has the run if, and only if, its state asks for a decision."""
     run = cluster.runs[run_id]
-    on_hold = bool(cluster.tree.holds) and cluster.tree.on_hold(run.team)
+    on_hold = cluster.tree.on_hold(run.team)
     _keep(cluster.attention, run_id, wanted=asks_for_decision(run, cluster.jobs[run.job_id], on_hold=on_hold))
 
 

@@ -28,6 +28,7 @@ class Tree:
         }
         every = [bounds for queue in queues.values() for bounds in queue.bounds]
         self.over_all = any(bounds.gpu_type == ALL_TYPES for bounds in every)  # then no type can be shared out alone
+        self.stops = any(queue.stop is not QueueStop.NONE for queue in queues.values())
         self.holds = any(queue.stop is QueueStop.HOLD for queue in queues.values())
         self.borrowing = any(bounds.borrowing_limit is not None for bounds in every)
 
@@ -49,9 +50,13 @@ class Tree:
                 found, by = queue.stop, name
         return found, by
 
+    def stopped(self, team: str) -> bool:
+        """Whether nothing new of the team starts."""
+        return self.stops and self.stop(team)[0] is not QueueStop.NONE
+
     def on_hold(self, team: str) -> bool:
         """Whether nothing of the team may run."""
-        return self.stop(team)[0] is QueueStop.HOLD
+        return self.holds and self.stop(team)[0] is QueueStop.HOLD
 
     def weight(self, name: str) -> int:
         """The part of a queue among its siblings: 1 for a team that is no queue."""

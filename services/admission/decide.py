@@ -1,41 +1,158 @@
-"""Which queued jobs may run. Every team is within its quota for now; what is checked is the job itself, and its back-off."""
+"""Which waiting jobs may run: those that their queues, limits and entitlements let in, and some more that borrow.
 
-from collections.abc import Iterator
+A job that may not, and is like none that may, is told why; so is one that may no longer.
+"""
+
 from typing import Final
 
-from events.base import Event, JobId
-from events.job import JobAdmitted, JobRejected, JobSpec
-from projections.cluster.state import Cluster
+from events.base import Event, JobId, TeamId
+from events.job import IMPOSSIBLE, HoldCode, JobAdmitted, JobRejected, JobSpec
+from projections.cluster.claims import type_of
+from projections.cluster.entitlement import Standing
+from projections.cluster.holds import holds
+from projections.cluster.job import Job, JobState, Shape
+from projections.cluster.state import Cluster, Line
 from projections.cluster.tick import Tick
+from services.admission.lineup import Lineup
+from services.admission.pending import rejected
+from services.admission.possible import Possible
+from services.admission.withdraw import withdrawn
 
 ADMITTED_MAX: Final = 1_000  # in one round, so that it stays below 100 ms; the rest is the next round's
 
 
 def decide(cluster: Cluster, tick: Tick) -> list[Event]:
-    """Admission's part of a round: queued jobs in order, then those whose back-off has ended."""
-    events: list[Event] = []
-    for job_id in _ready(cluster, tick):
-        if len(events) == ADMITTED_MAX:
-            break
-        job = cluster.jobs[job_id]
-        if job.cancel:
-            continue  # lifecycle ends it
-        ids = tick.of_job(job)
-        if (fault := spec_fault(job.spec)) is not None:
-            events.append(JobRejected(**ids, code="invalid_spec", message=fault))
+    """Admission's part of a round, in the order of the policy; of jobs that are alike the first stands for all.
+
+    A job that may not run holds up none behind it that needs something else, but in a strict queue, where it holds up
+    all that want the same GPU type.
+    """
+    possible = Possible(cluster)
+    standing = Standing(cluster, tick.at, without=_impossible(cluster, possible))
+    withdrawals, reasons = withdrawn(cluster, tick, standing, possible)
+    desk = Desk(cluster, tick, standing, possible)
+    desk.admit_earmarked()
+    lines = Lineup(cluster, tick.at)
+    while lines and len(desk.events) < ADMITTED_MAX:
+        line, job = lines.first()
+        if desk.look_at(line, job):
+            lines.advance()
         else:
-            events.append(JobAdmitted(**ids))
-    return events
+            lines.drop()
+    rejections = [] if lines else rejected(cluster, tick, desk.decided)
+    told = holds(
+        cluster,
+        tick,
+        cluster.queue,
+        desk.codes,
+        besides=desk.decided | {event.job_id for event in rejections},
+        jobs=reasons | desk.due,
+    )
+    return [*withdrawals, *desk.events, *rejections, *told]
 
 
-def _ready(cluster: Cluster, tick: Tick) -> Iterator[JobId]:
-    entries = (entry for line in cluster.queue.groups() for entry in cluster.queue.line(line))
-    yield from (job_id for _, job_id in sorted(entries))
-    now = tick.at.timestamp()
-    for (not_before, *_), job_id in cluster.later.line(None):
-        if not_before > now:
-            return
-        yield job_id
+class Desk:
+    """Looks at one job after the other, and remembers what was said of those like it."""
+
+    def __init__(self, cluster: Cluster, tick: Tick, standing: Standing, possible: Possible) -> None:
+        self.events: list[Event] = []
+        self.decided: set[JobId] = set()  # jobs that are queued no more
+        self.codes: dict[Line, HoldCode] = {}  # why the jobs of a line wait
+        self.due: dict[JobId, HoldCode] = {}  # why those wait whose back-off is over
+        self._cluster = cluster
+        self._tick = tick
+        self._standing = standing
+        self._possible = possible
+        self._refused: dict[Line, HoldCode] = {}
+        self._closed: set[tuple[TeamId, str]] = set()  # strict queues, and the GPU type that one in them waits for
+        self._ahead: dict[tuple[TeamId, Shape], int] = {}  # jobs that are admitted beyond the entitlement, and wait
+        for line in cluster.admitted.groups():
+            if line.borrowing:
+                key = line.team, line.shape
+                self._ahead[key] = self._ahead.get(key, 0) + cluster.admitted.count(line)
+
+    def admit_earmarked(self) -> None:
+        """Jobs that were moved are admitted at once: what is set aside for them counts as theirs."""
+        for job_id in sorted(self._cluster.earmarks):
+            job = self._cluster.jobs[job_id]
+            if job.state is JobState.QUEUED and not job.cancel and not self._cluster.tree.stopped(job.team):
+                self._admit(job, borrowing=False)
+
+    def look_at(self, line: Line, job: Job) -> bool:
+        """Whether the jobs behind it in its line may do better: it was admitted or rejected, or is no longer wanted."""
+        if job.cancel or job.job_id in self.decided:
+            return True  # lifecycle ends it; or it was earmarked
+        if (fault := spec_fault(job.spec)) is not None:
+            self._say(job, JobRejected(**self._tick.of_job(job), code="invalid_spec", message=fault))
+            return True
+        alike = line._replace(hold=HoldCode.NOT_EVALUATED)
+        code = self._refused.get(alike) or self._try(alike, job)
+        if code is None:
+            return True
+        self._refused[alike] = code
+        if job.not_before is not None:
+            self.due[job.job_id] = code
+            return True
+        self.codes[line] = code
+        return False
+
+    def _try(self, alike: Line, job: Job) -> HoldCode | None:
+        """Admits the job, or says what stands against it and all that are like it."""
+        standing, shape, team = self._standing, alike.shape, alike.team
+        if standing.sole:
+            if (code := self._possible.fault(shape)) is None:
+                self._admit(job, borrowing=False)
+            return code
+        gpus = shape.min_gpus or shape.gpus
+        open_to_it = standing.open_types(team, shape.gpu_types, gpus, preemptible=not alike.firm)
+        code = self._against(alike, gpus, open_to_it)
+        wanted = standing.wants(open_to_it or shape.gpu_types)
+        if code is not None:
+            if standing.strict(team) and code not in IMPOSSIBLE:
+                self._closed.add((team, wanted))
+            return code
+        borrowing = not standing.entitles(team, wanted, gpus, rank=alike.rank)
+        self._admit(job, borrowing=borrowing)
+        standing.take(team, wanted, gpus, rank=alike.rank, preemptible=not alike.firm)
+        if borrowing:
+            self._ahead[team, shape] = self._ahead.get((team, shape), 0) + 1
+        return None
+
+    def _against(self, alike: Line, gpus: int, open_to_it: tuple[str, ...]) -> HoldCode | None:
+        """The gravest of what stands against jobs like this one."""
+        standing, shape, team = self._standing, alike.shape, alike.team
+        block = standing.blocked(team, shape.gpu_types, gpus, preemptible=not alike.firm)
+        if block is not None and block.code is HoldCode.QUEUE_PAUSED:
+            return block.code
+        if (code := self._possible.fault(shape)) is not None:
+            return code
+        if block is not None:
+            return block.code
+        wanted = standing.wants(open_to_it or shape.gpu_types)
+        if (team, wanted) in self._closed:
+            return HoldCode.BEHIND
+        if standing.entitles(team, wanted, gpus, rank=alike.rank):
+            return None
+        ahead = self._ahead.get((team, shape), 0)
+        return HoldCode.OVER_ENTITLEMENT if ahead >= self._cluster.policy.admitted_ahead else None
+
+    def _admit(self, job: Job, *, borrowing: bool) -> None:
+        self._say(job, JobAdmitted(**self._tick.of_job(job), borrowing=borrowing))
+
+    def _say(self, job: Job, event: Event) -> None:
+        self.events.append(event)
+        self.decided.add(job.job_id)
+
+
+def _impossible(cluster: Cluster, possible: Possible) -> dict[tuple[TeamId, str], int]:
+    """GPUs that the fold counts as wanted although no cluster of these nodes could give them."""
+    without: dict[tuple[TeamId, str], int] = {}
+    for lines in (cluster.queue, cluster.admitted):
+        for line in lines.groups():
+            if line.hold not in IMPOSSIBLE and possible.fault(line.shape) is not None:
+                key = line.team, type_of(cluster, line.shape.gpu_types)
+                without[key] = without.get(key, 0) + line.shape.gpus * lines.count(line)
+    return without
 
 
 def spec_fault(spec: JobSpec) -> str | None:

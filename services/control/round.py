@@ -46,10 +46,11 @@ def decide_all(cluster: Cluster, tick: Tick, *, version: str = "") -> list[Event
 
 
 def _passed_over(fork: Cluster, decided: list[Event]) -> tuple[PassedOver, ...]:
-    """Why the jobs that still wait for GPUs got none, a line a shape and code. `decided` is not in the fork yet."""
+    """Why the jobs that still wait got no GPUs, a line a shape and code. `decided` is not in the fork yet."""
     waiting: Counter[tuple[Shape, HoldCode]] = Counter()
-    for line in fork.admitted.groups():
-        waiting[line.shape, line.hold] += fork.admitted.count(line)
+    for jobs_of in (fork.admitted, fork.queue):
+        for line in jobs_of.groups():
+            waiting[line.shape, line.hold] += jobs_of.count(line)
     for event in decided:
         match event:
             case JobPlaced() | JobHeld():

@@ -9,7 +9,7 @@ from tests.clusters import World, names
 
 def test_queued_jobs_are_admitted_in_order_up_to_the_limit_of_a_round() -> None:
     """The rest is the next round's."""
-    world = World()
+    world = World({"n1": 1})
     for number in range(ADMITTED_MAX + 5):
         world.submit(f"j{number}", 1)
 

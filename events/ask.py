@@ -1,12 +1,21 @@
-"""Asks and answers: what users send on `ask.<team>`, agents on `report.<node>`, and what the gate replies."""
+"""Asks and answers: what users send on `ask.<team>`, operators on `operate`, agents on `report.<node>`, and the replies."""
 
 from enum import StrEnum
 from typing import Any
 
 import msgspec
 
-from events.base import JobId, Position
-from events.node import GpusFoundClean, GpusReleased, NodeJoined, ShareEnded, ShareStarted
+from events.base import JobId, Moment, NodeId, Position, TeamId
+from events.job import JobSpec
+from events.node import (
+    CheckpointSaved,
+    GpusFoundClean,
+    GpusReleased,
+    NodeDescribed,
+    NodeJoined,
+    ShareEnded,
+    ShareStarted,
+)
 
 
 class Submit(msgspec.Struct, frozen=True, kw_only=True, tag_field="ask", tag="submit", forbid_unknown_fields=True):
@@ -28,12 +37,52 @@ class Cancel(msgspec.Struct, frozen=True, kw_only=True, tag_field="ask", tag="ca
 Ask = Submit | Cancel
 
 
+class SetQueues(
+    msgspec.Struct, frozen=True, kw_only=True, tag_field="ask", tag="set_queues", forbid_unknown_fields=True
+):
+    """Share the cluster by this document. The one that holds already: nothing is written."""
+
+    document: Any  # as typed by an operator: a mapping, checked by the gate
+    replaces: Position | None  # of the document that its writer saw; 0: there was none; null: whatever holds
+    trace: str = ""
+
+
+class SetPolicy(
+    msgspec.Struct, frozen=True, kw_only=True, tag_field="ask", tag="set_policy", forbid_unknown_fields=True
+):
+    """Decide by this document. The one that holds already: nothing is written."""
+
+    document: Any  # as typed by an operator: a mapping, checked by the gate; what it leaves out has its default
+    replaces: Position | None  # of the document that its writer saw; 0: there was none; null: whatever holds
+    trace: str = ""
+
+
+class Cordon(msgspec.Struct, frozen=True, kw_only=True, tag_field="ask", tag="cordon", forbid_unknown_fields=True):
+    """Place nothing new on these nodes: on all of them, or nothing is written."""
+
+    node_ids: tuple[NodeId, ...]
+    reason: str = ""
+    trace: str = ""
+
+
+class Uncordon(msgspec.Struct, frozen=True, kw_only=True, tag_field="ask", tag="uncordon", forbid_unknown_fields=True):
+    """Place on these nodes again: on all of them, or nothing is written."""
+
+    node_ids: tuple[NodeId, ...]
+    reason: str = ""
+    trace: str = ""
+
+
+OperatorAsk = SetQueues | SetPolicy | Cordon | Uncordon
+
+
 class RefusalCode(StrEnum):
     """Why the gate did not take something. Stable: programs compare them."""
 
     INVALID = "invalid"  # the ask or its spec is wrong; the message says where and what was meant
     TOO_LARGE = "too_large"
     CONFLICT = "conflict"  # the same key with another spec
+    MOVED = "moved"  # the document is no longer the one that its writer saw: look at it, then set it again
     NOT_FOUND = "not_found"
     FORBIDDEN = "forbidden"
     STALE = "stale"  # a report of an agent that has been replaced
@@ -47,6 +96,8 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True, tag_field="answer", ta
     position: Position
     job_id: JobId = JobId("")
     repeated: bool = False  # it already was, from an earlier ask with the same key
+    changes: tuple[str, ...] = ()  # of a document, against the one that held before: a line each
+    warnings: tuple[str, ...] = ()  # of a document: what is legal, and probably not meant
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True, tag_field="answer", tag="refused"):
@@ -56,12 +107,13 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True, tag_field="answer", tag
     message: str  # a sentence that names the field and the value
     hint: str = ""  # what was probably meant, or what to do
     job_id: JobId = JobId("")  # with `conflict`: the job that has the key
+    position: Position = Position(0)  # with `moved`: of the document that holds
 
 
 Answer = Accepted | Refused
 
 
-AgentReport = NodeJoined | GpusFoundClean | ShareStarted | ShareEnded | GpusReleased
+AgentReport = NodeJoined | NodeDescribed | GpusFoundClean | ShareStarted | CheckpointSaved | ShareEnded | GpusReleased
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -77,6 +129,27 @@ class WhyAsk(msgspec.Struct, frozen=True, kw_only=True):
     job_id: JobId
 
 
+class Tier(StrEnum):
+    """What kind of reason a job waits for, the gravest first: the gravest that holds is the one told."""
+
+    HELD = "held"  # by an operator, or by its own back-off
+    IMPOSSIBLE = "impossible"  # with the cluster and the queues of now
+    OVER_QUOTA = "over_quota"  # its team may claim no more now
+    ROOM = "room"  # it may run, and waits for GPUs
+    NOT_EVALUATED = "not_evaluated"  # a round will look at it, or at those before it
+
+
+class Basis(StrEnum):
+    """What an estimated start rests on."""
+
+    NEXT_ROUND = "next_round"  # it fits: only the next round is missing
+    BACK_OFF = "back_off"  # not before its back-off ends
+    PREEMPTED = "preempted"  # what its victims may take to stop
+    PROMISE = "promise"  # the start that it is promised
+    DECLARED_ENDS = "declared_ends"  # when enough runs end by their declared runtimes: not before that
+    UNKNOWN = "unknown"  # nothing says when; the message says what is missing
+
+
 class Why(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a job at a position and, while it waits, the reason with its numbers."""
 
@@ -87,9 +160,61 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     state: str = ""
     code: str = ""  # a `HoldCode` while it waits
     message: str = ""  # one sentence with the numbers
-    need: dict[str, int] = {}  # "gpus", "nodes", "gpus_per_node"
-    have: dict[str, int] = {}  # "gpus_free", "gpus_total", "whole_nodes_free", "largest_free", …
+    need: dict[str, int] = {}  # "gpus", "min_gpus", "nodes", "gpus_per_node"
+    have: dict[str, int] = {}  # "gpus_free", "gpus_total", "nodes", "nodes_free_whole", …
     ahead: int = 0  # waiting jobs before it in order
     blockers: tuple[str, ...] = ()  # jobs that hold what it needs, the largest first; bounded
     next_action: str = ""  # what the user can do
     halted: Position = Position(0)  # the record at which all deciding stopped; 0: it goes on
+    at: Moment | None = None  # the moment that the answer is of
+    team: str = ""
+    tier: str = ""  # a `Tier` while it waits
+    behind: str = ""  # the job before it that holds it up, or the first in order of those before it
+    queue: str = ""  # whose bound, pause or order it is, for the codes that have one
+    gpu_type: str = ""  # that the next numbers are of
+    entitled: int | None = None  # GPUs of that type that its team may claim now
+    used: int | None = None  # GPUs of that type that its team has
+    limit: int | None = None  # of `queue`, for the codes that have one
+    preempting: tuple[str, ...] = ()  # jobs that are stopped for it; bounded
+    reserved: tuple[str, ...] = ()  # nodes that drain towards it, or are set aside for it; bounded
+    estimated_start: Moment | None = None  # None: see `basis`
+    basis: str = ""  # a `Basis` while it waits
+    estimate: str = ""  # one sentence about that
+
+
+class DryRunAsk(msgspec.Struct, frozen=True, kw_only=True):
+    """What would become of this job, were it submitted now? Sent on `dry_run`, answered by any control plane."""
+
+    team: TeamId
+    spec: JobSpec  # as the gate has checked it
+
+
+class Outcome(StrEnum):
+    """What the deciders would do with a job that is submitted now."""
+
+    STARTS = "starts"  # it gets its GPUs at once
+    PREEMPTS = "preempts"  # others are stopped for it
+    MOVES = "moves"  # others are moved, so that it finds whole nodes
+    PROMISED = "promised"  # nodes drain towards it
+    WAITS = "waits"
+    REJECTED = "rejected"
+    NOT_EVALUATED = "not_evaluated"  # more waits before it than was tried
+
+
+class DryRun(msgspec.Struct, frozen=True, kw_only=True):
+    """What the deciders would do, as of a position. Nothing was written."""
+
+    position: Position
+    leader: bool = False  # of whether the answer came from the leader
+    halted: Position = Position(0)  # the record at which all deciding stopped; 0: it goes on
+    outcome: str = ""  # an `Outcome`
+    code: str = ""  # why it waits or is rejected
+    message: str = ""  # one sentence with the numbers
+    nodes: dict[str, int] = {}  # where it would start, now or later, and on how many GPUs of each
+    preempts: tuple[str, ...] = ()  # jobs that would be stopped, or moved
+    gpu_type: str = ""  # that it would get, or wants first
+    gpus: int = 0  # that it would get: fewer than it asks for where it is elastic
+    entitled: int = 0  # GPUs of that type that its team may claim, with this job among its demand
+    used: int = 0  # GPUs of that type that its team would have with it
+    borrowed: int = 0  # of those, beyond what it is entitled to
+    why: Why | None = None  # with all numbers, while it waits

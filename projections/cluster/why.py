@@ -1,131 +1,164 @@
 """Why a job waits, with the numbers of the moment; computed from the fold when asked, never stored."""
 
+from collections.abc import Iterable
 from datetime import datetime
 from itertools import islice
 from typing import Final
 
-from events.ask import Why
-from events.base import JobId, run_id_of
-from events.job import HoldCode
-from projections.cluster.job import Job, JobState, Shape
-from projections.cluster.node import NodeState
-from projections.cluster.place import Misfit, Room, place
+from msgspec.structs import replace
+
+from events.ask import Tier, Why
+from events.base import JobId, NodeId, RunId, run_id_of
+from events.job import HoldCode, NodeShare
+from projections.cluster.entitlement import Standing
+from projections.cluster.estimate import estimate
+from projections.cluster.job import Job, JobState, Run, Shape
+from projections.cluster.reason import reason_of, tier_of
+from projections.cluster.sentences import Case, count, said, some
 from projections.cluster.state import Cluster
+from projections.cluster.supply import accepts, supply
+from projections.cluster.turn import Turn, turn_of
 
 BLOCKERS_MAX: Final = 5
 LOOKED_AT_MAX: Final = 10_000  # runs, for the largest among them
+TOLD_MAX: Final = 20  # nodes or jobs in one answer
+NUMBERED: Final = frozenset(  # the codes whose queue's numbers are told
+    {HoldCode.EXCEEDS_LIMIT, HoldCode.EXCEEDS_FLOOR, HoldCode.OVER_LIMIT, HoldCode.OVER_FLOOR, HoldCode.RUNNING_MAX}
+)
 
 
 def explain(cluster: Cluster, job_id: JobId, *, at: datetime) -> Why:
-    """The state of a job and, while it waits, the reason: need and have, who is before it, who holds what it needs."""
+    """The state of a job and, while it waits, the reason: need and have, who is before it, who holds what it needs, when.
+
+    The code is the one that a round would log, if all it depends on stays as it is.
+    """
     job = cluster.jobs.get(job_id)
     if job is None:
-        return Why(job_id=job_id, found=False, position=cluster.position)
+        return Why(job_id=job_id, found=False, position=cluster.position, at=at)
     if job.state is JobState.PLACED:
-        return _of_placed(cluster, job)
-    have = _have(cluster, job.shape)
-    code, message, action = _reason(cluster, job, have, at)
+        return replace(_of_placed(cluster, job), at=at, team=job.team)
+    standing = Standing(cluster, at)
+    reason = reason_of(cluster, job, standing, at=at)
+    case = Case(cluster, job, reason, standing, supply(cluster, job.shape), standing.wants(job.shape.gpu_types), at)
+    return _of_waiting(case)
+
+
+def _of_waiting(case: Case) -> Why:
+    cluster, job, (code, block, behind) = case.cluster, case.job, case.reason
+    tier = tier_of(code)
+    turn = Turn(0, None)  # what is held or impossible takes none
+    if tier not in {Tier.HELD, Tier.IMPOSSIBLE}:
+        turn = turn_of(cluster, job, case.standing, among_all=tier is not Tier.OVER_QUOTA)
+    message, action = said(case)
+    when = estimate(cluster, job, code, ahead=turn.ahead, at=case.at)
     return Why(
-        job_id=job_id,
+        job_id=job.job_id,
         found=True,
         position=cluster.position,
+        at=case.at,
         state=job.state.value,
+        team=job.team,
         code=code.value,
+        tier=tier.value,
         message=message,
         need=_need(job.shape),
-        have=have,
-        ahead=_ahead(cluster, job),
-        blockers=_blockers(cluster, job.shape) if code is HoldCode.NO_ROOM else (),
+        have=dict(case.have),
+        ahead=turn.ahead,
+        behind=behind or turn.behind or "",
+        blockers=_blockers(case),
         next_action=action,
+        queue=block.queue if block is not None else "",
+        limit=block.bound if block is not None and code in NUMBERED else None,
+        gpu_type=case.gpu_type,
+        entitled=case.standing.entitled(job.team, case.gpu_type),
+        used=case.standing.used(job.team, case.gpu_type),
+        preempting=_preempting(cluster, job.job_id),
+        reserved=_reserved(cluster, job.job_id),
+        estimated_start=when.start,
+        basis=when.basis.value,
+        estimate=when.message,
     )
 
 
 def _of_placed(cluster: Cluster, job: Job) -> Why:
     run = cluster.runs[run_id_of(job.job_id, job.attempt)]
-    nodes = ", ".join(share.node_id for share in run.shares[:BLOCKERS_MAX])
+    nodes = some([share.node_id for share in run.shares])
     if run.stopping is not None:
         waits = (run.all & ~run.released & ~run.dead).bit_count()
-        state, message = (
-            "stopping",
-            f"it is stopping ({run.stopping}); {waits} of {len(run.shares)} nodes hold GPUs still",
+        for_whom = f" for {run.evicted_for}" if run.evicted_for else ""
+        state = "stopping"
+        message = (
+            f"it is stopping ({run.stopping}{for_whom});"
+            f" {waits} of {count(len(run.shares), 'node')} {'holds' if waits == 1 else 'hold'} GPUs still"
         )
     elif run.started_at is not None:
         state, message = "running", f"it runs on {nodes}"
     else:
-        state = "placed"
-        message = f"it has its GPUs on {nodes}; {run.started.bit_count()} of {len(run.shares)} nodes have started"
+        started = f"{run.started.bit_count()} of {count(len(run.shares), 'node')}"
+        verb = "has" if run.started.bit_count() == 1 else "have"
+        state, message = "placed", f"it has its GPUs on {nodes}; {started} {verb} started"
     return Why(job_id=job.job_id, found=True, position=cluster.position, state=state, message=message)
 
 
 def _need(shape: Shape) -> dict[str, int]:
-    need = {"gpus": shape.gpus, "nodes": shape.nodes, "gpus_per_node": shape.gpus_per_node}
+    need = {
+        "gpus": shape.gpus,
+        "min_gpus": shape.min_gpus,
+        "nodes": shape.nodes,
+        "gpus_per_node": shape.gpus_per_node,
+    }
     return {name: number for name, number in need.items() if number}
 
 
-def _have(cluster: Cluster, shape: Shape) -> dict[str, int]:
-    """What the nodes with an accepted GPU type have, from the counts and buckets: no look at every node."""
-    have = dict.fromkeys(("gpus_total", "gpus_free", "gpus_free_most", "nodes", "nodes_free_whole", "nodes_unwell"), 0)
-    for kind, nodes in cluster.sizes.items():
-        if not shape.gpu_types or kind.gpu_type in shape.gpu_types:
-            have["nodes"] += nodes
-            have["gpus_total"] += nodes * kind.size
-            have["nodes_unwell"] += nodes if kind.state is not NodeState.UP else 0
-    for pool in cluster.pools.groups():
-        if not shape.gpu_types or pool.gpu_type in shape.gpu_types:
-            nodes = len(cluster.pools.names(pool))
-            have["gpus_free"] += nodes * pool.free
-            have["gpus_free_most"] = max(have["gpus_free_most"], pool.free)
-            have["nodes_free_whole"] += nodes if pool.free == pool.size else 0
-    return have
+# Who has what it needs
 
 
-def _reason(cluster: Cluster, job: Job, have: dict[str, int], at: datetime) -> tuple[HoldCode, str, str]:
-    """The code, a sentence with the numbers, and what the user can do."""
-    shape = job.shape
-    if job.not_before is not None and job.state is JobState.QUEUED and job.not_before > at:
-        seconds = (job.not_before - at).total_seconds()
-        return (
-            HoldCode.BACKING_OFF,
-            f"attempt {job.attempt} failed; the next is not before {seconds:.0f} s from now",
-            "wait",
-        )
-    placed = place(Room(cluster), shape)
-    code = placed.code if isinstance(placed, Misfit) else HoldCode.NOT_EVALUATED
-    total, free, whole = have["gpus_total"], have["gpus_free"], have["nodes_free_whole"]
-    match code:
-        case HoldCode.NO_SUCH_GPU:
-            types = " or ".join(shape.gpu_types)
-            known = ", ".join(sorted({node.gpu_type for node in cluster.nodes.values()})) or "none"
-            return (
-                code,
-                f"no node has a GPU of type {types}; known types: {known}",
-                "ask for another type, or add nodes",
-            )
-        case HoldCode.EXCEEDS_CLUSTER:
-            message = f"needs {shape}; all nodes together have {total}, free or not ({have['nodes']} nodes)"
-            return code, message, "ask for fewer GPUs, or add nodes"
-        case HoldCode.NODES_UNWELL:
-            message = f"needs {shape}; {have['nodes_unwell']} of {have['nodes']} nodes are suspect or lost"
-            return code, message, "bring the nodes back"
-        case HoldCode.NO_ROOM:
-            most = f"{have['gpus_free_most']} at most on one node, {whole} whole nodes"
-            return code, f"needs {shape}; {free} of {total} are free ({most})", "wait for running jobs to end"
+def _blockers(case: Case) -> tuple[str, ...]:
+    """The jobs that hold what it waits for, the largest first; none where no end of a job would help."""
+    cluster, job = case.cluster, case.job
+    match case.reason.code:
+        case HoldCode.NO_ROOM | HoldCode.SCATTERED | HoldCode.NODES_UNWELL:
+            return _largest(run for run in _runs(cluster) if accepts(job.shape, run.gpu_type))
+        case HoldCode.OVER_LIMIT | HoldCode.OVER_FLOOR | HoldCode.OVER_ENTITLEMENT | HoldCode.RUNNING_MAX:
+            mine = (run for run in _runs(cluster) if run.team == job.team)
+            return _largest(run for run in mine if accepts(job.shape, run.gpu_type))
+        case HoldCode.PROMISED:
+            return _largest(_holding(cluster, cluster.promises[job.job_id].shares))
+        case HoldCode.WAITS_FOR_PREEMPTED:
+            return _largest(_holding(cluster, cluster.earmarks[job.job_id].shares))
+        case HoldCode.RESERVED | HoldCode.BEHIND:
+            return (case.reason.behind,) if case.reason.behind is not None else ()
         case _:
-            return code, f"{shape} would fit: the next round places it, or a job before it", "wait"
+            return ()
 
 
-def _ahead(cluster: Cluster, job: Job) -> int:
-    """How many waiting jobs come before it in order; those in their back-off are not counted."""
-    key = cluster.key(job)
-    lines = (cluster.admitted, cluster.queue)
-    return sum(jobs.count_before(line, key) for jobs in lines for line in jobs.groups())
+def _runs(cluster: Cluster) -> Iterable[Run]:
+    """The first so many of the runs that have not ended."""
+    return (run for run in islice(cluster.runs.values(), LOOKED_AT_MAX) if not run.over)
 
 
-def _blockers(cluster: Cluster, shape: Shape) -> tuple[str, ...]:
-    """The largest of the runs on GPUs of an accepted type: of the first `LOOKED_AT_MAX`, where there are so many."""
-    sizes: dict[str, int] = {}
-    for run in islice(cluster.runs.values(), LOOKED_AT_MAX):
-        node = cluster.nodes[run.shares[0].node_id]  # a gang is on one type
-        if not run.over and (not shape.gpu_types or node.gpu_type in shape.gpu_types):
-            sizes[run.job_id] = sum(share.slots.bit_count() for share in run.shares)
-    return tuple(sorted(sizes, key=lambda job_id: (-sizes[job_id], job_id))[:BLOCKERS_MAX])
+def _holding(cluster: Cluster, shares: tuple[NodeShare, ...]) -> Iterable[Run]:
+    """The runs that hold some of the GPUs of these shares."""
+    found: dict[RunId, Run] = {}
+    for share in shares:
+        node = cluster.nodes.get(NodeId(share.node_id))
+        if node is not None:
+            found |= {run_id: cluster.runs[run_id] for run_id, slots in node.held.items() if slots & share.slots}
+    return found.values()
+
+
+def _largest(runs: Iterable[Run]) -> tuple[str, ...]:
+    gpus = {run.job_id: run.gpus for run in runs}
+    return tuple(sorted(gpus, key=lambda job_id: (-gpus[job_id], job_id))[:BLOCKERS_MAX])
+
+
+def _preempting(cluster: Cluster, job_id: JobId) -> tuple[str, ...]:
+    earmark = cluster.earmarks.get(job_id)
+    victims = earmark.victims if earmark is not None else ()
+    return tuple(cluster.runs[run].job_id for run in victims if run in cluster.runs)[:TOLD_MAX]
+
+
+def _reserved(cluster: Cluster, job_id: JobId) -> tuple[str, ...]:
+    """The nodes that are set aside for it, or drain towards it."""
+    kept = cluster.earmarks.get(job_id) or cluster.promises.get(job_id)
+    return tuple(share.node_id for share in kept.shares[:TOLD_MAX]) if kept is not None else ()

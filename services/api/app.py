@@ -14,7 +14,7 @@ from fastapi_offline import FastAPIOffline
 
 from runtime.fault import Fault
 from runtime.logging import get_logger
-from services.api import events, fleet, health, jobs, logs, problems, submit
+from services.api import cordon, events, fleet, health, jobs, logs, problems, standing, submit, why
 from services.api.limits import BodyLimit, Counted
 from services.api.parts import Here, Parts
 from services.api.schemas import Problem
@@ -43,7 +43,7 @@ def create_app(parts: Parts, tail: Tail) -> FastAPI:
     app.add_api_route("/", _root, include_in_schema=False)
     app.state.here = here = Here(parts, tail)
     problems.install(app)
-    for module in (submit, jobs, logs, events, fleet, health):
+    for module in (submit, jobs, why, logs, events, standing, cordon, fleet, health):
         app.include_router(module.router)
     app.add_middleware(BodyLimit)
     app.add_middleware(Counted, registry=here.registry, clock=parts.clock)

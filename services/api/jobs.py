@@ -1,4 +1,4 @@
-"""Routes that read jobs: the list, one job, its timeline, and why it waits."""
+"""Routes that read jobs: the list, one job, and its timeline."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -8,25 +8,20 @@ from typing import Annotated, Any, Final
 import msgspec
 from fastapi import APIRouter, Query, Response
 
-from events.ask import Why, WhyAsk
-from events.base import JobId, Position, Recorded
+from events.base import Position, Recorded
 from events.job import JobSubmitted
 from events.log.port import Unknown
 from projections.tables import event_index, job_view
 from projections.tables.job_view import JobState
-from runtime.serve_requests import ask
 from services.api.documents import documents
 from services.api.parts import AtLeast, Here, InHere, Tables, say_position
 from services.api.problems import Troubled, trouble
-from services.api.schemas import Job, JobDetail, Jobs, Listing, Stretch, Timeline, WhyAnswer
-from services.gate.names import is_job_id, shown
+from services.api.schemas import Job, JobDetail, Jobs, Listing, Stretch, Timeline
+from services.gate.names import shown
 
 router = APIRouter(prefix="/v1", tags=["jobs"])
 
 READS_MAX: Final = 32  # records read from the log at once
-WHY_S: Final = 2.0
-
-WHY_DECODER: Final = msgspec.json.Decoder(Why)
 ENDED: Final = frozenset(JobState) - job_view.OPEN
 
 
@@ -68,28 +63,6 @@ async def timeline(job_id: str, here: InHere, min_position: AtLeast, stretch: An
     response = Response(body, media_type="application/json")
     say_position(response, tables.position)
     return response
-
-
-@router.get("/jobs/{job_id}/why")
-async def why(job_id: str, here: InHere, response: Response, min_position: AtLeast) -> WhyAnswer:
-    """Why a job waits, with the numbers, or what became of it: as the control plane sees it, else as the tables do."""
-    found: tuple[job_view.Job, Position] | Troubled
-    try:
-        async with here.tables(min_position) as tables:
-            found = await job_named(tables, job_id), tables.position
-    except Troubled as troubled:
-        if not is_job_id(job_id) or troubled.problem.status == HTTPStatus.GATEWAY_TIMEOUT:
-            raise
-        found = troubled  # the control plane may know it all the same
-    said = await _control_says(here, JobId(job_id) if isinstance(found, Troubled) else found[0].job_id)
-    if said is not None and said.found:
-        answer = _told(said)
-    elif isinstance(found, Troubled):
-        raise found
-    else:
-        answer = _shown(*found, answered=said is not None)
-    say_position(response, answer.position)
-    return answer
 
 
 async def job_named(tables: Tables, text: str) -> job_view.Job:
@@ -177,71 +150,6 @@ async def _spec(here: Here, row: job_view.Job) -> dict[str, Any] | None:
         return None
     spec: dict[str, Any] = msgspec.to_builtins(msgspec.structs.asdict(submitted.event.spec))
     return spec
-
-
-async def _control_says(here: Here, job_id: JobId) -> Why | None:
-    """What a control plane answers; None when none does."""
-    asked = msgspec.json.encode(WhyAsk(job_id=job_id))
-    reply = await ask(here.connection, here.subjects.why, asked, within_s=WHY_S)
-    return None if reply is None else WHY_DECODER.decode(reply)
-
-
-def _told(said: Why) -> WhyAnswer:
-    return WhyAnswer(
-        job_id=said.job_id,
-        state=said.state,
-        code=said.code,
-        message=said.message,
-        need=said.need,
-        have=said.have,
-        ahead=said.ahead,
-        blockers=list(said.blockers),
-        next_action=said.next_action,
-        source="leader" if said.leader else "standby",
-        note="",
-        position=said.position,
-    )
-
-
-def _shown(row: job_view.Job, position: Position, *, answered: bool) -> WhyAnswer:
-    """What the tables know, with a note of how old that is, unless the job has ended and nothing can be newer."""
-    ended = row.state in ENDED
-    note = ""
-    if not ended:
-        who = "the control plane does not know the job yet" if answered else "no control plane answered"
-        note = f"{who}: this is what the tables showed at position {position}; numbers are missing"
-    return WhyAnswer(
-        job_id=row.job_id,
-        state=row.state,
-        code=row.hold_code or "",
-        message=row.message or _sentence(row),
-        need={"gpus": row.gpus},
-        have={},
-        ahead=0,
-        blockers=[],
-        next_action="",
-        source="tables",
-        note=note,
-        position=position,
-    )
-
-
-def _sentence(row: job_view.Job) -> str:
-    """What became of a job, in a sentence."""
-    if row.ended_at is not None:
-        cause = f": {_cause(row)}" if _cause(row) else ""
-        code = f", exit code {row.exit_code}" if row.exit_code else ""
-        node = f", on {row.failed_node}" if row.failed_node else ""
-        was = "was " if row.state in {JobState.CANCELLED, JobState.REJECTED} else ""
-        return f"It {was}{row.state.replace('_', ' ')} at {row.ended_at:%Y-%m-%d %H:%M:%S} UTC{cause}{code}{node}."
-    return f"It waits: {row.hold_code.replace('_', ' ')}." if row.hold_code else f"It is {row.state}."
-
-
-def _cause(row: job_view.Job) -> str:
-    """Why it did not succeed; of a cancelled job what its user said, if anything."""
-    if row.state == JobState.CANCELLED:
-        return row.cancel_reason or ""
-    return row.cause.replace("_", " ") if row.cause and row.state != JobState.SUCCEEDED else ""
 
 
 def _before(cursor: str | None) -> Position:

@@ -1,7 +1,7 @@
 """What the API is made of: the gate, the log, the tables, a connection; and how routes get at it."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -20,6 +20,7 @@ from runtime.nats import Connection
 from runtime.postgres import ABSENT, AWAY, Pool
 from runtime.postgres import Connection as Session
 from services.api.metrics import GateMetrics, Gauges
+from services.api.past import ClosingReader, Past
 from services.api.problems import trouble
 from services.api.sse import Streams
 from services.api.tail import Tail
@@ -39,6 +40,7 @@ class Parts:
     connection: Connection
     subjects: Subjects
     clock: Clock
+    open_reader: Callable[[], ClosingReader]  # of the log, over a connection of its own
 
 
 class Here:
@@ -52,6 +54,7 @@ class Here:
         self.subjects = parts.subjects
         self.clock = parts.clock
         self.tail = tail
+        self.past = Past(parts.open_reader)
         self.streams = Streams()
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a line more for each, that nobody reads
         self.registry = CollectorRegistry()

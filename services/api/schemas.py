@@ -5,6 +5,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from services.gate.cordons import NODES_MAX
 from services.gate.gate import MANY_MAX, REASON_MAX
 from services.gate.names import KEY_MAX
 
@@ -107,7 +108,9 @@ class Problem(BaseModel):
     detail: str = Field(description="A sentence that names the field and the value.")
     hint: str = Field("", description="What was probably meant, or what to do.")
     job_id: str = Field("", description="With `conflict`: the job that has the key.")
-    position: int | None = Field(None, description="With `behind`: where the tables are.")
+    position: int | None = Field(
+        None, description="With `behind`: where the tables are. With `moved`: of the document that holds."
+    )
 
 
 class SubmittedOne(BaseModel):
@@ -213,23 +216,6 @@ class Timeline(BaseModel):
     position: int = Field(description=POSITION)
 
 
-class WhyAnswer(BaseModel):
-    """Why a job waits, with the numbers, or what became of it."""
-
-    job_id: str
-    state: str
-    code: str
-    message: str
-    need: dict[str, int]
-    have: dict[str, int]
-    ahead: int = Field(description="Waiting jobs before it.")
-    blockers: list[str]
-    next_action: str
-    source: Literal["leader", "standby", "tables"] = Field(description="Who said so.")
-    note: str = Field(description="How old the answer is, when it does not come from the control plane.")
-    position: int = Field(description=POSITION)
-
-
 class LogLine(BaseModel):
     """A line that a rank printed."""
 
@@ -292,6 +278,45 @@ class Queues(BaseModel):
 
     queues: list[Queue]
     position: int = Field(description=POSITION)
+
+
+class StandingDocument(BaseModel):
+    """A document that holds until another one is set in its place."""
+
+    document: dict[str, Any] = Field(description="As it is typed: what a PUT takes.")
+    position: int = Field(description="Of the document in the event log, and its ETag; 0: nobody has set one.")
+    by: str = Field(description="Who set it.")
+    at: datetime | None = Field(description="When it was set; null: nobody did.")
+
+
+class DocumentSet(BaseModel):
+    """The document holds, or would."""
+
+    position: int = Field(description="Of the document that holds now, and its ETag.")
+    changed: bool = Field(description="Whether it was written: false for the one that held already, and for a dry run.")
+    changes: list[str] = Field(description="Against the one that held before: a line each.")
+    warnings: list[str] = Field(description="What is legal and probably not meant.")
+
+
+class NodesBody(Taken):
+    """Some nodes, and why."""
+
+    nodes: Annotated[list[str], Field(min_length=1, max_length=NODES_MAX)]
+    reason: str = Field("", max_length=REASON_MAX)
+
+
+class NodeBody(Taken):
+    """Why."""
+
+    reason: str = Field("", max_length=REASON_MAX)
+
+
+class NodesSaid(BaseModel):
+    """What was said of the nodes is in the log."""
+
+    nodes: list[str]
+    position: int
+    repeated: bool = Field(description="Whether it had been said of all of them before.")
 
 
 class Check(BaseModel):

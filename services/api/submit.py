@@ -37,7 +37,7 @@ async def submit(
     body: SubmitBody, here: InHere, muster_team: AskingTeam = "", idempotency_key: Key = "", traceparent: Trace = ""
 ) -> Submitted:
     """Submit a job. It is in the log when this answers; asking again with the same key gives the same job."""
-    team = _team(body, muster_team)
+    team = team_of(body, muster_team)
     key = body.key or idempotency_key or str(uuid.uuid4())
     ask = Submit(key=key, spec=body.spec, trace=traceparent)
     answer = accepted(await here.gate.submit(team, ask, _by(team)))
@@ -47,7 +47,7 @@ async def submit(
 @router.post("/jobs:batch")
 async def submit_many(body: SubmitManyBody, here: InHere, muster_team: AskingTeam = "") -> SubmittedMany:
     """Submit many jobs, each for itself: `jobs` of the answer says what became of each, in the same order."""
-    teams = [_team(job, body.team or muster_team) for job in body.jobs]
+    teams = [team_of(job, body.team or muster_team) for job in body.jobs]
     asks = [Submit(key=job.key or str(uuid.uuid4()), spec=job.spec) for job in body.jobs]
     async with asyncio.TaskGroup() as group:
         told = [
@@ -91,7 +91,8 @@ async def _whose(here: Here, job_id: str, asking: str) -> tuple[TeamId, JobId]:
     return TeamId(asking or job.team), job.job_id
 
 
-def _team(body: SubmitBody, otherwise: str) -> TeamId:
+def team_of(body: SubmitBody, otherwise: str) -> TeamId:
+    """Who asks: as the body says, or the header, or the spec."""
     in_spec = body.spec.get("team")
     return TeamId(body.team or otherwise or (in_spec if isinstance(in_spec, str) else "") or TEAM_DEFAULT)
 

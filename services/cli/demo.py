@@ -18,11 +18,12 @@ import services
 from services.cli.client import Client, Server
 from services.cli.ended import TERMINAL
 from services.cli.failure import ExitCode, Failure, say
-from services.cli.jobs import COLUMNS, print_timeline, print_why, row, timeline_of
+from services.cli.jobs import COLUMNS, print_timeline, row, timeline_of
 from services.cli.logs import print_line
 from services.cli.options import job_path
 from services.cli.specfile import read_spec
 from services.cli.table import print_table
+from services.cli.why import print_why
 from services.main.background import background_cluster, end_leftovers
 from services.main.local import CLOCK
 from services.main.tables import verdict
@@ -169,7 +170,7 @@ def _show(client: Client, asks: list[Ask]) -> dict[str, Any]:
     for line in client.get(job_path(gang_id, "logs"), {"rank": 0, "tail": TAIL}, thing=gang_id)["lines"]:
         print_line(line, as_json=False, with_rank=False)
     _title(f"muster why {waits_id}")
-    print_why(client.get(job_path(waits_id, "why"), thing=waits_id))
+    print_why(client.get(job_path(waits_id, "why"), thing=waits_id), client.now)
     return next(job for job in jobs if job["job_id"] == gang_id)
 
 

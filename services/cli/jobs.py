@@ -1,4 +1,4 @@
-"""`muster jobs`, `job`, `why`, `wait` and `cancel`: what became of jobs, why they wait, and ending them."""
+"""`muster jobs`, `job`, `wait` and `cancel`: what became of jobs, and ending them."""
 
 import json
 import shlex
@@ -176,41 +176,6 @@ def detail(event: dict[str, Any]) -> str:
 
 
 DETAILS: Final = ("run_id", "node_id", "code", "cause", "reason", "exit_code", "rank", "not_before", "message")
-
-
-def why(job_id: JobIdArgument, *, as_json: AsJson = False, api_url: ApiUrl = "") -> None:
-    """Why a job waits, with the numbers, or what became of it. --json: one document."""
-    with connect(api_url) as client:
-        answer = client.get(job_path(job_id, "why"), thing=job_id)
-    if as_json:
-        print(json.dumps(answer))
-        return
-    print_why(answer)
-
-
-def print_why(answer: dict[str, Any]) -> None:
-    """The answer is on stdout."""
-    code = str(answer.get("code") or "")
-    ended = answer["state"] in TERMINAL
-    state = str(answer["state"]).replace("_", " ")
-    print(f"{answer['job_id']}{':' if ended else ' is'} {state}" + (f": {code.replace('_', ' ')}" if code else ""))
-    for line in (
-        answer.get("message"),
-        "" if ended else _numbers("needs", answer.get("need")),
-        _numbers("there is", answer.get("have")),
-    ):
-        if line:
-            print(f"  {line}")
-    if answer.get("ahead"):
-        print(f"  jobs ahead of it: {answer['ahead']}")
-    if answer.get("blockers"):
-        print(f"  held by: {', '.join(map(str, answer['blockers']))}")
-    if answer.get("next_action"):
-        print(f"  what to do: {answer['next_action']}")
-
-
-def _numbers(what: str, numbers: dict[str, int] | None) -> str:
-    return f"{what}: " + ", ".join(f"{name.replace('_', ' ')} {n}" for name, n in numbers.items()) if numbers else ""
 
 
 def wait(

@@ -13,6 +13,7 @@ from services.cli.failure import EXIT_CODES, ExitCode, say
 from services.cli.logs import Which, follow_logs
 from services.cli.options import ApiUrl, AsJson, Team, connect
 from services.cli.specfile import Spec, name_of, parse_pairs, read_spec
+from services.cli.why import print_dry_run
 
 Key = Annotated[
     str | None,
@@ -25,6 +26,11 @@ Timeout = Annotated[
     float | None, typer.Option("--timeout", metavar="SECONDS", min=0, help="Longest wait; the job goes on after it.")
 ]
 
+DryRun = Annotated[
+    bool,
+    typer.Option("--dry-run", help="Say what would become of it: when, where, at whose cost. Nothing is submitted."),
+]
+
 
 def submit(
     file: Annotated[str, typer.Argument(metavar="FILE", help="The job spec, a YAML file; - is stdin.")],
@@ -34,12 +40,16 @@ def submit(
     wait: Annotated[bool, typer.Option("--wait", help="Stay until the job has ended; exit with its code.")] = False,
     follow: Annotated[bool, typer.Option("--follow", help="Like --wait, with the job's output on stdout.")] = False,
     timeout: Timeout = None,
+    dry_run: DryRun = False,
     as_json: AsJson = False,
     api_url: ApiUrl = "",
 ) -> None:
     """Submit the job described in FILE. Its id, and nothing else, is on stdout (with --follow: on stderr)."""
     with connect(api_url) as client:
         spec = read_spec(file)
+        if dry_run:
+            _try(client, spec, team=team, as_json=as_json)
+            return
         answer = _submitted(client, spec, key=key, team=team)
         _show_answer(answer, as_json=as_json, output_follows=follow)
         if wait or follow:
@@ -70,6 +80,7 @@ def run(
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Print the id and return at once.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Stay until it has ended, without its output.")] = False,
     timeout: Timeout = None,
+    dry_run: DryRun = False,
     as_json: AsJson = False,
     api_url: ApiUrl = "",
 ) -> None:  # fmt: skip
@@ -82,6 +93,9 @@ def run(
     }  # fmt: skip
     spec = Spec({field: value for field, value in given.items() if value is not None}, "run", {})
     with connect(api_url) as client:
+        if dry_run:
+            _try(client, spec, team=team, as_json=as_json)
+            return
         answer = _submitted(client, spec, key=key, team=team)
         follow = not detach and not wait
         _show_answer(answer, as_json=as_json, output_follows=follow)
@@ -96,9 +110,24 @@ def _submitted(client: Client, spec: Spec, *, key: str | None, team: str) -> dic
     """The answer to a submit that was accepted. The key is made here, before the first try: a retry is the same job."""
     if key is not None and not key:
         raise typer.BadParameter("--key is empty: is a variable unset? Leave it out for a key of its own")
-    body = {"team": team, "key": key or str(uuid.uuid4()), "spec": spec.body}
+    return _post(client, "/jobs", {"team": team, "key": key or str(uuid.uuid4()), "spec": spec.body}, spec)
+
+
+def _try(client: Client, spec: Spec, *, team: str, as_json: bool) -> None:
+    """What would become of the job is on stdout. Raises `typer.Exit` where it would be rejected."""
+    answer = _post(client, "/jobs:dry-run", {"team": team, "spec": spec.body}, spec)
+    if as_json:
+        print(json.dumps(answer))
+    else:
+        print_dry_run(answer, client.now)
+    if answer["outcome"] == "rejected":
+        raise typer.Exit(ExitCode.REFUSED)
+
+
+def _post(client: Client, path: str, body: dict[str, Any], spec: Spec) -> dict[str, Any]:
+    """The answer; a refusal names the line of the spec that it is about."""
     try:
-        return client.post("/jobs", body, thing=spec.origin)
+        return client.post(path, body, thing=spec.origin)
     except Refusal as refusal:
         place = spec.where(refusal.reason)
         raise Refusal(place, refusal.reason, hint=refusal.hint, code=refusal.code, named=refusal.named) from refusal

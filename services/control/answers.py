@@ -1,20 +1,29 @@
-"""Answers `why` from the fold: any control plane may, leader or standby, and says its position."""
+"""Answers `why` and `dry_run` from the fold: any control plane may, leader or standby, and says its position."""
 
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
-from events.ask import Why, WhyAsk
+from events.ask import DryRun, DryRunAsk, Outcome, Why, WhyAsk
 from events.base import JobId, Position
+from projections.cluster.tick import Tick
 from projections.cluster.why import explain
 from runtime.clock import Clock
+from services.control.dry_run import dry_run
 from services.control.leader import ControlPlane
 
+Answering = Callable[[str, bytes], Awaitable[bytes]]
+
+DRY_RUNS_AT_ONCE: Final = 8  # that wait for their turn: each holds up the loop for some rounds
+
 _decoder = msgspec.json.Decoder(WhyAsk)
+_dry_run_decoder = msgspec.json.Decoder(DryRunAsk)
 _encoder = msgspec.json.Encoder()
 
 
-def answering_why(control: ControlPlane, clock: Clock) -> Callable[[str, bytes], Awaitable[bytes]]:
+def answering_why(control: ControlPlane, clock: Clock) -> Answering:
     """What answers a `WhyAsk` with a `Why`, as bytes; one that cannot be read is answered as a job not found."""
 
     async def answer(_subject: str, payload: bytes) -> bytes:
@@ -26,9 +35,34 @@ def answering_why(control: ControlPlane, clock: Clock) -> Callable[[str, bytes],
         halted = control.cluster.unread
         if halted and why.code:
             message = f"nothing is decided since record {halted}, which cannot be read or contradicts those before it"
-            why = msgspec.structs.replace(
-                why, message=message, next_action="tell the operator: muster verify says more"
-            )
-        return _encoder.encode(msgspec.structs.replace(why, leader=control.leading, halted=halted))
+            why = replace(why, message=message, next_action="tell the operator: muster verify says more")
+        return _encoder.encode(replace(why, leader=control.leading, halted=halted))
 
     return answer
+
+
+def answering_dry_run(control: ControlPlane, clock: Clock) -> Answering:
+    """What answers a `DryRunAsk` with a `DryRun`, as bytes; one that cannot be read is answered without an outcome."""
+
+    async def answer(_subject: str, payload: bytes) -> bytes:
+        cluster = control.cluster
+        try:
+            ask = _dry_run_decoder.decode(payload)
+        except (msgspec.DecodeError, msgspec.ValidationError):
+            return _encoder.encode(DryRun(position=cluster.position))
+        if cluster.unread:
+            message = f"nothing is decided since record {cluster.unread}: it would wait until an operator mends that"
+            would = DryRun(position=cluster.position, outcome=Outcome.NOT_EVALUATED, message=message)
+        else:
+            would = dry_run(cluster, ask, _tick(control, clock))
+        return _encoder.encode(replace(would, leader=control.leading, halted=cluster.unread))
+
+    return answer
+
+
+def _tick(control: ControlPlane, clock: Clock) -> Tick:
+    """Now. Nodes that are suspect stay so: whether they are heard again is not for a dry run to say."""
+    cluster, now = control.cluster, clock.now()
+    silent = dict.fromkeys(cluster.suspects, cluster.policy.suspect_after_s)
+    at = now if cluster.at is None else max(now, cluster.at)
+    return Tick(at=at, position=cluster.position, silent=silent)

@@ -38,7 +38,7 @@ from runtime.settings import (
 from runtime.stopping import Stop, run_until_stopped
 from services.api.app import open_api
 from services.api.parts import Parts
-from services.control.answers import answering_why
+from services.control.answers import DRY_RUNS_AT_ONCE, answering_dry_run, answering_why
 from services.control.leader import ControlPlane, Name, Watcher
 from services.control.snapshots import Snapshots
 from services.dispatcher.service import Dispatcher
@@ -140,9 +140,10 @@ async def _control(stop: Stop, *, dispatches: bool) -> None:
             watchers.append(dispatching.watch)
         own = f"control-{instance}"
         why = Served(subjects.why, "why", answering_why(plane, CLOCK), b"")
+        tried = Served(subjects.dry_run, "dry_run", answering_dry_run(plane, CLOCK), b"", DRY_RUNS_AT_ONCE)
         async with (
             hearing(connection, subjects.heartbeats, lambda subject, data: _heard(plane, own, subject, data)),
-            serving(connection, why),
+            serving(connection, why, tried),
         ):
             running = [lease.run(), plane.run(*watchers), _beat(connection, subjects.heartbeat(own))]
             await run_until_stopped(stop, *running, *([dispatching.run()] if dispatches else []))
@@ -214,7 +215,13 @@ async def api(stop: Stop) -> None:
         log = JetStreamLog(connection, settings.cell, source="gate")
         async with open_gate(log, CLOCK, waiting_max=settings.waiting_max) as opened:
             parts = Parts(
-                gate=opened, log=reader, pool=pool, connection=connection, subjects=Subjects(settings.cell), clock=CLOCK
+                gate=opened,
+                log=reader,
+                pool=pool,
+                connection=connection,
+                subjects=Subjects(settings.cell),
+                clock=CLOCK,
+                open_reader=lambda: bare_reader(settings),
             )
             async with open_api(parts, host=settings.host, port=settings.port) as url:
                 logger.info("api_listens", url=url)

@@ -10,6 +10,7 @@ from events.fleet import NodeSuspected
 from events.job import HoldCode
 from projections.cluster.job import JobState
 from projections.cluster.node import NodeState
+from projections.cluster.supply import suits_kind
 from projections.cluster.why import BLOCKERS_MAX, explain
 from tests.clusters import World
 from tests.histories import History, histories
@@ -29,7 +30,7 @@ def test_a_job_that_the_fold_does_not_know_is_not_found() -> None:
     world.release(job)
     world.rounds()
 
-    assert why(world, "job") == Why(job_id=job, found=False, position=world.tick().position)
+    assert why(world, "job") == Why(job_id=job, found=False, position=world.tick().position, at=world.at)
 
 
 def test_a_job_that_no_round_has_looked_at_says_so() -> None:
@@ -54,7 +55,7 @@ def test_no_such_gpu_names_the_types_there_are() -> None:
     world.rounds()
 
     answer = why(world, "job")
-    assert (answer.state, answer.code) == ("admitted", HoldCode.NO_SUCH_GPU)
+    assert (answer.state, answer.code) == ("queued", HoldCode.NO_SUCH_GPU)
     assert answer.message == "no node has a GPU of type b200 or b300; known types: h100"
     assert set(answer.have.values()) == {0}
 
@@ -81,7 +82,7 @@ def test_nodes_unwell_counts_them() -> None:
 
     answer = why(world, "job")
     assert answer.code == HoldCode.NODES_UNWELL
-    assert answer.message == "needs 8 GPUs; 1 of 2 nodes are suspect or lost"
+    assert answer.message == "needs 8 GPUs; 1 of 2 nodes is suspect, lost or cordoned"
     assert (answer.have["nodes"], answer.have["nodes_unwell"], answer.have["gpus_free"]) == (2, 1, 4)
 
 
@@ -106,6 +107,7 @@ def test_no_room_counts_what_is_free_and_names_the_largest_holders() -> None:
         "nodes": 4,
         "nodes_free_whole": 0,
         "nodes_unwell": 0,
+        "nodes_unfit": 0,
     }
     assert (
         answer.message
@@ -141,7 +143,7 @@ def test_a_job_with_gpus_says_how_far_it_is() -> None:
     assert answer.message == "it has its GPUs on n1, n2; 0 of 2 nodes have started"
 
     world.start(job, "n1")
-    assert why(world, job).message.endswith("1 of 2 nodes have started")
+    assert why(world, job).message.endswith("1 of 2 nodes has started")
     world.start(job)
     world.rounds()
     assert (why(world, job).state, why(world, job).message) == ("running", "it runs on n1, n2")
@@ -153,7 +155,7 @@ def test_a_job_with_gpus_says_how_far_it_is() -> None:
     world.release(job, "n1")
     assert (why(world, job).state, why(world, job).message) == (
         "stopping",
-        "it is stopping (cancel); 1 of 2 nodes hold GPUs still",
+        "it is stopping (cancel); 1 of 2 nodes holds GPUs still",
     )
 
 
@@ -162,16 +164,15 @@ def test_the_numbers_are_those_of_a_look_at_every_node_and_job(grown: History) -
     """Counts and buckets say the same, also on a fork."""
     cluster = grown.cluster.fork()
     nodes = list(cluster.nodes.values())
-    up = [node for node in nodes if node.state is NodeState.UP]
     waiting = [job for job in cluster.jobs.values() if job.state is not JobState.PLACED]
     for job in waiting:
         why = explain(cluster, job.job_id, at=grown.at)
         types = job.spec.gpu_types
-        mine = [node for node in up if not types or node.gpu_type in types]
-        assert why.have["gpus_free"] == sum(node.free.bit_count() for node in mine)
-        assert why.have["nodes_free_whole"] == sum(node.free.bit_count() == node.size > 0 for node in mine)
-        all_mine = [node for node in nodes if not types or node.gpu_type in types]
-        assert why.have["gpus_total"] == sum(node.size for node in all_mine)
-        assert why.have["nodes_unwell"] == len(all_mine) - len(mine)
-        in_line = [j for j in waiting if j.state is JobState.ADMITTED or j.not_before is None]
-        assert why.ahead == sum(grown.cluster.key(other) < grown.cluster.key(job) for other in in_line)
+        typed = [node for node in nodes if not types or node.gpu_type in types]
+        mine = [node for node in typed if suits_kind(job.shape, node)]
+        well = [node for node in mine if node.state is NodeState.UP and not node.cordoned]
+        assert why.have["gpus_free"] == sum(node.spare.bit_count() for node in well)
+        assert why.have["nodes_free_whole"] == sum(node.spare.bit_count() == node.size > 0 for node in well)
+        assert why.have["gpus_total"] == sum(node.size for node in mine)
+        assert why.have["nodes_unwell"] == len(mine) - len(well)
+        assert why.have["nodes_unfit"] == len(typed) - len(mine)

@@ -12,6 +12,7 @@ from events.head import LeadershipTaken
 from events.job import JobAdmitted, JobFailed, JobPlaced, JobSucceeded, NodeShare, RunStarted, StopCause
 from events.log.append import JetStreamLog
 from events.log.streams import StreamSettings, found
+from events.log.wire import WireReader
 from events.node import GpusFoundClean, NodeJoined
 from events.subjects import Subjects
 from projections.tables.projector import Progress, project
@@ -124,7 +125,20 @@ async def open_cell(nats: EmbeddedNats, system: Connection, dsn: str) -> AsyncIt
         stack.callback(projector.cancel)
         log = JetStreamLog(connection)
         gate = await stack.enter_async_context(open_gate(log, CLOCK))
-        parts = Parts(gate=gate, log=log, pool=pool, connection=connection, subjects=SUBJECTS, clock=CLOCK)
+        login = nats.login("gate")
+
+        def open_reader() -> WireReader:
+            return WireReader(login.urls, user=login.user, password=login.password, inbox_prefix=login.inbox_prefix)
+
+        parts = Parts(
+            gate=gate,
+            log=log,
+            pool=pool,
+            connection=connection,
+            subjects=SUBJECTS,
+            clock=CLOCK,
+            open_reader=open_reader,
+        )
         url = await stack.enter_async_context(open_api(parts, host="127.0.0.1", port=0))
         http = await stack.enter_async_context(httpx.AsyncClient(base_url=url, timeout=20.0))
         yield Cell(nats, system, http, gate)

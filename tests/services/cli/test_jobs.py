@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from services.cli.app import app
 from services.cli.events import print_event
 from services.cli.fleet import NODE_COLUMNS
-from services.cli.jobs import detail, print_timeline, print_why, short_type
+from services.cli.jobs import detail, print_timeline, short_type
 from services.cli.logs import print_line
 from tests.services.cli.network import Network
 
@@ -102,27 +102,6 @@ def test_an_event_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert line.endswith(" run_id=jx-1 on node-1, node-2\n")
     assert short_type({"type": "odd"}) == "odd"
     assert detail({"type": "odd"}) == ""
-
-
-def test_why_tells_the_numbers_and_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
-    """What is empty is left out."""
-    answer = {
-        "job_id": "jx",
-        "state": "admitted",
-        "code": "no_room",
-        "message": "needs 16 GPUs; 12 are free",
-        "need": {"gpus": 16},
-        "have": {"gpus_free": 12},
-        "ahead": 2,
-        "blockers": ["jy"],
-        "next_action": "wait, or ask for fewer",
-    }
-    print_why(answer)
-    out = capsys.readouterr().out
-    for part in ("no room", "needs 16 GPUs", "gpus free 12", "ahead of it: 2", "held by: jy", "wait, or ask for fewer"):
-        assert part in out
-    print_why({"job_id": "jx", "state": "succeeded", "code": "", "need": {"gpus": 1}, "blockers": []})
-    assert capsys.readouterr().out == "jx: succeeded\n"
 
 
 def test_lines_say_whose_they_are(capsys: pytest.CaptureFixture[str]) -> None:

@@ -40,6 +40,7 @@ AnyEvent = (
     | job.JobCancelled
     | job.JobTimedOut
     | node.NodeJoined
+    | node.NodeDescribed
     | node.GpusFoundClean
     | node.ShareStarted
     | node.ShareEnded

@@ -41,6 +41,14 @@ class NodeJoined(NodeReport, kw_only=True, frozen=True, tag="musterbook.node.joi
     taints: tuple[str, ...] = ()  # only jobs that tolerate all of them come here
 
 
+class NodeDescribed(NodeReport, kw_only=True, frozen=True, tag="musterbook.node.described.v1"):
+    """The node's labels and taints are these from now on. What runs there goes on: it is the same life."""
+
+    node_epoch: NodeEpoch
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    taints: tuple[str, ...] = ()
+
+
 class GpusFoundClean(NodeReport, kw_only=True, frozen=True, tag="musterbook.node.gpus_found_clean.v1"):
     """No process holds these GPUs: they are in the pool of this epoch."""
 

@@ -7,7 +7,16 @@ from msgspec.structs import replace
 
 from events.base import NodeEpoch, Recorded
 from events.fleet import NodeLost, NodeRecovered, NodeSuspected
-from events.node import CheckpointSaved, EndReason, GpusFoundClean, GpusReleased, NodeJoined, ShareEnded, ShareStarted
+from events.node import (
+    CheckpointSaved,
+    EndReason,
+    GpusFoundClean,
+    GpusReleased,
+    NodeDescribed,
+    NodeJoined,
+    ShareEnded,
+    ShareStarted,
+)
 from events.operator import NodeCordoned, NodeUncordoned
 from projections.cluster.index import (
     node_of,
@@ -39,6 +48,13 @@ def _joined(cluster: Cluster, e: NodeJoined, recorded: Recorded) -> None:
     )
     put_node(cluster, replace(node, present=node.mask(e.gpu_uuids)))
     _kill_shares(cluster, before)
+
+
+def _described(cluster: Cluster, e: NodeDescribed, recorded: Recorded) -> None:
+    node = node_of(cluster, e.node_id, e.node_epoch)
+    if node is not None:
+        traits = traits_of(e.labels, e.taints)
+        put_node(cluster, replace(node, labels=e.labels, taints=e.taints, traits=traits))
 
 
 def _lost(cluster: Cluster, e: NodeLost, recorded: Recorded) -> None:
@@ -123,6 +139,7 @@ def _released(cluster: Cluster, e: GpusReleased, recorded: Recorded) -> None:
 
 NODE_CHANGES: Final[dict[type, Callable[[Cluster, Any, Recorded], None]]] = {
     NodeJoined: _joined,
+    NodeDescribed: _described,
     GpusFoundClean: _found_clean,
     NodeSuspected: _suspected,
     NodeRecovered: _recovered,

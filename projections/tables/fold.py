@@ -1,18 +1,21 @@
 """`Tables`: all tables of one schema, moved on by a stretch of the log at a time, with the position in one transaction."""
 
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import asyncpg
 
-from events.base import Position, Recorded, Stretch
+from events.base import NodeId, Position, Recorded, Stretch
 from events.codec import TYPES
 from events.head import LogFounded
+from events.job import JobPlaced
 from projections.tables import (
     event_index,
     gpu_view,
     job_view,
     node_view,
     projection_position,
+    promise_view,
     queue_view,
     run_view,
     share_view,
@@ -36,8 +39,8 @@ UNFIT: Final = (
 )
 
 
-# The tables that fold, and which of them show an event of each type: most events are for one or two.
-FOLDED: Final = (job_view, run_view, share_view, node_view, gpu_view)
+# The tables that fold, in the order in which a record is, and which show an event of each type: most, one or two.
+FOLDED: Final = (promise_view, job_view, run_view, share_view, node_view, gpu_view, queue_view)
 SHOWN_IN: Final = {
     cls: tuple(index for index, table in enumerate(FOLDED) if issubclass(cls, table.EVENTS)) for cls in TYPES
 }
@@ -52,9 +55,22 @@ class Tables:
         self._gpus = gpu_view.Gpus()
         self._jobs = job_view.rows()
         self._nodes = node_view.rows()
+        self._promises = promise_view.rows()
         self._queues = queue_view.rows()
         self._runs = run_view.rows()
         self._shares = share_view.rows()
+        self._all = (
+            self._jobs, self._promises, self._queues, self._runs, self._shares, self._nodes, self._gpus
+        )  # fmt: skip
+        self._folds: tuple[Callable[[Recorded], None], ...] = (  # in the order of `FOLDED`
+            lambda recorded: promise_view.fold(self._promises, recorded, self._jobs),
+            self._fold_job,
+            lambda recorded: run_view.fold(self._runs, recorded, self._shares),
+            lambda recorded: share_view.fold(self._shares, recorded),
+            lambda recorded: node_view.fold(self._nodes, recorded),
+            lambda recorded: gpu_view.fold(self._gpus, recorded, self._jobs),
+            lambda recorded: queue_view.fold_document(self._queues, recorded),
+        )
 
     async def take(self, conn: Connection, stretch: Stretch, *, after: Position) -> bool:
         """The tables reach the end of the stretch, or did already: what they have is left out, so that twice is once.
@@ -82,9 +98,8 @@ class Tables:
                     stretch = tuple(recorded for recorded in stretch if recorded.position > stored.position)
                 if not stretch:
                     return True
-                parts = _parts(stretch)
-                await self._load(conn, parts)
-                self._fold(parts)
+                await self._load(conn, _parts(stretch))
+                self._fold(stretch)
                 await self._write(conn, stretch)
                 reached = _reached(stored, stretch)
                 await projection_position.write(conn, reached)
@@ -108,31 +123,35 @@ class Tables:
         return stored
 
     async def _load(self, conn: Connection, parts: Parts) -> None:
-        jobs, runs, shares, nodes, gpus = parts
+        promises, jobs, runs, shares, nodes, gpus, documents = parts
         await self._jobs.load(conn, job_view.keys(jobs))
+        await self._promises.load(conn, promise_view.keys(promises, self._jobs))
         await self._queues.load(conn, queue_view.keys(jobs))
+        if documents:
+            await self._queues.load(conn, (*queue_view.keys(documents), *await queue_view.listed(conn)))
         await self._runs.load(conn, run_view.keys(runs))
         await self._shares.load(conn, share_view.keys(shares))
         await self._nodes.load(conn, node_view.keys(nodes))
+        await self._nodes.load(conn, _first_nodes(jobs))
         await self._gpus.load(conn, gpu_view.keys(gpus))
+        await self._gpus.load_marked(conn, gpu_view.unmarked(gpus, self._jobs))
 
-    def _fold(self, parts: Parts) -> None:
-        """Table by table: none looks at another, but for the queues, which count what moved among the jobs."""
-        jobs, runs, shares, nodes, gpus = parts
-        for recorded in jobs:
-            if (moved := job_view.fold(self._jobs, recorded)) is not None:
-                queue_view.fold(self._queues, moved, recorded.position)
-        for recorded in runs:
-            run_view.fold(self._runs, recorded)
-        for recorded in shares:
-            share_view.fold(self._shares, recorded)
-        for recorded in nodes:
-            node_view.fold(self._nodes, recorded)
-        for recorded in gpus:
-            gpu_view.fold(self._gpus, recorded)
+    def _fold(self, stretch: Stretch) -> None:
+        """Record by record, so that a table may look at another as it was when that happened."""
+        for recorded in stretch:
+            for index in SHOWN_IN.get(type(recorded.event), ()):
+                self._folds[index](recorded)
+
+    def _fold_job(self, recorded: Recorded) -> None:
+        gpu_type = ""
+        if isinstance(recorded.event, JobPlaced) and recorded.event.shares:
+            node = self._nodes.get(recorded.event.shares[0].node_id)
+            gpu_type = node.gpu_type if node is not None else ""
+        if (moved := job_view.fold(self._jobs, recorded, gpu_type)) is not None:
+            queue_view.fold(self._queues, moved, recorded.position)
 
     async def _write(self, conn: Connection, stretch: Stretch) -> None:
-        for table in (self._jobs, self._queues, self._runs, self._shares, self._nodes, self._gpus):
+        for table in self._all:
             await table.write(conn)
         await event_index.write(conn, stretch)
         await unreadable.write(conn, stretch)
@@ -150,7 +169,7 @@ class Tables:
 
     def _forget(self) -> None:
         """Nothing is kept: all is read again from the tables."""
-        for rows in (self._jobs, self._runs, self._shares, self._nodes, self._gpus, self._queues):
+        for rows in self._all:
             rows.forget()
         self.reached = Reached()
 
@@ -162,6 +181,13 @@ def _parts(stretch: Stretch) -> Parts:
         for index in SHOWN_IN.get(type(recorded.event), ()):
             parts[index].append(recorded)
     return parts
+
+
+def _first_nodes(records: list[Recorded]) -> Iterator[NodeId]:
+    """The nodes whose GPU type is that of a placement."""
+    for recorded in records:
+        if isinstance(recorded.event, JobPlaced) and recorded.event.shares:
+            yield recorded.event.shares[0].node_id
 
 
 def _reached(before: Reached, stretch: Stretch) -> Reached:

@@ -6,32 +6,46 @@ from typing import Final
 
 import msgspec
 
-from events.base import SLOTS_MAX, GpuUuid, NodeEpoch, NodeId, Position, Recorded, RunId
+from events.base import SLOTS_MAX, GpuUuid, JobId, NodeEpoch, NodeId, Position, Recorded, RunId
 from events.fleet import NodeLost
-from events.job import JobPlaced
+from events.job import (
+    EarmarkDropped,
+    GpusEarmarked,
+    JobCancelled,
+    JobFailed,
+    JobPlaced,
+    JobRejected,
+    JobSucceeded,
+    JobTimedOut,
+)
 from events.node import GpusFoundClean, GpusReleased, NodeJoined
-from projections.tables.rows import as_json, slots_of
+from projections.tables.job_view import JobRow
+from projections.tables.rows import Rows, as_json, slots_of
 from runtime.postgres import Connection, Pool
 
 LOAD: Final = """
-SELECT node_id, slot, epoch, uuid, gpu_type, state, run_id, position
+SELECT node_id, slot, epoch, uuid, gpu_type, state, run_id, position, earmarked_for
 FROM gpu_view WHERE node_id = ANY($1) ORDER BY node_id, slot
 """
 WRITE: Final = """
 INSERT INTO gpu_view SELECT * FROM json_populate_recordset(NULL::gpu_view, $1::json)
 ON CONFLICT (node_id, slot) DO UPDATE SET
     epoch = excluded.epoch, uuid = excluded.uuid, gpu_type = excluded.gpu_type, state = excluded.state, run_id = excluded.run_id,
-    position = excluded.position
+    position = excluded.position, earmarked_for = excluded.earmarked_for
 """
+MARKED: Final = "SELECT DISTINCT node_id FROM gpu_view WHERE earmarked_for = ANY($1)"
 OF_NODE: Final = """
-SELECT node_id, slot, epoch, uuid, gpu_type, state, run_id, position
+SELECT node_id, slot, epoch, uuid, gpu_type, state, run_id, position, earmarked_for
 FROM live.gpu_view WHERE node_id = $1 ORDER BY slot
 """
 COUNTED: Final = """
 SELECT gpu_type, state, count(*) FROM live.gpu_view WHERE state <> 'absent' GROUP BY gpu_type, state ORDER BY 1, 2
 """
 
-EVENTS: Final = (JobPlaced, GpusReleased, GpusFoundClean, NodeLost, NodeJoined)  # that this table shows
+EARMARKED: Final = "SELECT count(*) FROM live.gpu_view WHERE earmarked_for IS NOT NULL"
+# Of a job: what ends its earmark, if it has one.
+UNMARKING: Final = (JobPlaced, EarmarkDropped, JobRejected, JobSucceeded, JobFailed, JobCancelled, JobTimedOut)
+EVENTS: Final = (GpusReleased, GpusFoundClean, NodeLost, NodeJoined, GpusEarmarked, *UNMARKING)  # that this table shows
 
 
 class GpuState(StrEnum):
@@ -47,7 +61,7 @@ class GpuState(StrEnum):
 PRESENT: Final = (GpuState.UNCLEAN, GpuState.FREE, GpuState.HELD)
 
 
-class GpuRow(msgspec.Struct, gc=False):
+class GpuRow(msgspec.Struct, gc=False, omit_defaults=True):
     """A slot, as the table has it."""
 
     node_id: NodeId
@@ -58,6 +72,7 @@ class GpuRow(msgspec.Struct, gc=False):
     state: str  # a `GpuState`
     run_id: RunId | None  # that holds it
     position: Position  # of the last event that changed it
+    earmarked_for: JobId | None = None  # set aside for this job, free or not yet
 
 
 class Gpus:
@@ -66,19 +81,42 @@ class Gpus:
     def __init__(self) -> None:
         self._kept: dict[NodeId, list[GpuRow]] = {}
         self._changed: dict[tuple[NodeId, int], GpuRow] = {}
+        self._marked: dict[JobId, dict[tuple[NodeId, int], GpuRow]] = {}
 
     def of(self, node_id: NodeId) -> list[GpuRow]:
         """The slots of a node that was loaded; to be added to, in order."""
         return self._kept[node_id]
 
+    @property
+    def marked(self) -> bool:
+        """Whether any of the slots that are kept is set aside."""
+        return bool(self._marked)
+
     def put(self, row: GpuRow) -> None:
         """The row is new, or has changed: it will be written."""
         self._changed[row.node_id, row.slot] = row
+
+    def mark(self, row: GpuRow, job_id: JobId | None, position: Position) -> None:
+        """The slot is set aside for a job; None: for nobody any more."""
+        key = row.node_id, row.slot
+        if row.earmarked_for is not None:
+            del self._marked[row.earmarked_for][key]
+        row.earmarked_for, row.position = job_id, position
+        if job_id is not None:
+            self._marked.setdefault(job_id, {})[key] = row
+        self.put(row)
+
+    def unmark(self, job_id: JobId, position: Position) -> None:
+        """Nothing is set aside for a job any more."""
+        for row in list(self._marked.get(job_id, {}).values()):
+            self.mark(row, None, position)
+        self._marked.pop(job_id, None)
 
     def forget(self) -> None:
         """Nothing is kept: the table may have changed."""
         self._kept.clear()
         self._changed.clear()
+        self._marked.clear()
 
     async def load(self, conn: Connection, node_ids: Iterable[NodeId]) -> None:
         """All slots of these nodes are kept."""
@@ -88,6 +126,13 @@ class Gpus:
             for record in await conn.fetch(LOAD, missing):
                 row = GpuRow(*record)
                 self._kept[row.node_id].append(row)
+                if row.earmarked_for is not None:
+                    self._marked.setdefault(row.earmarked_for, {})[row.node_id, row.slot] = row
+
+    async def load_marked(self, conn: Connection, job_ids: Iterable[JobId]) -> None:
+        """All slots of the nodes on which something is set aside for these jobs are kept."""
+        if job_ids := list(dict.fromkeys(job_ids)):
+            await self.load(conn, [record["node_id"] for record in await conn.fetch(MARKED, job_ids)])
 
     async def write(self, conn: Connection) -> None:
         """The table has every row that changed."""
@@ -100,7 +145,7 @@ def keys(records: Iterable[Recorded]) -> Iterator[NodeId]:
     """The nodes whose slots these records may change."""
     for recorded in records:
         match recorded.event:
-            case JobPlaced() as e:
+            case JobPlaced() | GpusEarmarked() as e:
                 for share in e.shares:
                     yield share.node_id
             case NodeJoined() | NodeLost() | GpusFoundClean() | GpusReleased() as e:
@@ -109,9 +154,23 @@ def keys(records: Iterable[Recorded]) -> Iterator[NodeId]:
                 pass
 
 
-def fold(gpus: Gpus, recorded: Recorded) -> None:
-    """The slots that an event is about have changed, those of the epoch that it names and no others."""
-    match recorded.event:
+def unmarked(records: Iterable[Recorded], jobs: Rows[JobId, JobRow]) -> Iterator[JobId]:
+    """The jobs whose earmark, of before these records, one of them may end."""
+    for recorded in records:
+        event = recorded.event
+        if isinstance(event, UNMARKING) and (row := jobs.get(event.job_id)) is not None and row.earmark is not None:
+            yield event.job_id
+
+
+def fold(gpus: Gpus, recorded: Recorded, jobs: Rows[JobId, JobRow]) -> None:
+    """The slots that an event is about have changed, those of the epoch that it names and no others.
+
+    `jobs` says, as of the event, which earmark of a job is the one in force.
+    """
+    event = recorded.event
+    if gpus.marked and isinstance(event, UNMARKING):
+        gpus.unmark(event.job_id, recorded.position)
+    match event:
         case JobPlaced() as e:
             for share in e.shares:
                 _hold(gpus, share.node_id, share.node_epoch, slots_of(share.slots), (e.run_id, recorded.position))
@@ -119,18 +178,30 @@ def fold(gpus: Gpus, recorded: Recorded) -> None:
             for row in _named(gpus, e.node_id, e.node_epoch, slots_of(e.slots)):
                 if row.run_id == e.run_id:
                     _become(gpus, row, GpuState.FREE, recorded.position)
-        case GpusFoundClean() as e:
-            clean = set(e.gpu_uuids)
-            for row in _in_state(gpus, e.node_id, e.node_epoch, (GpuState.UNCLEAN,)):
-                if row.uuid in clean:
-                    _become(gpus, row, GpuState.FREE, recorded.position)
         case NodeLost() as e:
             for row in _in_state(gpus, e.node_id, e.node_epoch, PRESENT):
                 _become(gpus, row, GpuState.LOST, recorded.position)
+        case GpusFoundClean() as e:
+            _find_clean(gpus, e, recorded.position)
         case NodeJoined() as e:
             _join(gpus, e, recorded.position)
+        case GpusEarmarked() as e if (job := jobs.get(e.job_id)) is not None and job.earmark == recorded.position:
+            _mark(gpus, e, recorded.position)
         case _:
             pass  # not shown in this view
+
+
+def _find_clean(gpus: Gpus, event: GpusFoundClean, position: Position) -> None:
+    clean = set(event.gpu_uuids)
+    for row in _in_state(gpus, event.node_id, event.node_epoch, (GpuState.UNCLEAN,)):
+        if row.uuid in clean:
+            _become(gpus, row, GpuState.FREE, position)
+
+
+def _mark(gpus: Gpus, event: GpusEarmarked, position: Position) -> None:
+    for share in event.shares:
+        for row in _named(gpus, share.node_id, share.node_epoch, slots_of(share.slots)):
+            gpus.mark(row, event.job_id, position)
 
 
 def _hold(gpus: Gpus, node_id: NodeId, epoch: NodeEpoch, slots: list[int], holder: tuple[RunId, Position]) -> None:
@@ -178,6 +249,8 @@ def _join(gpus: Gpus, event: NodeJoined, position: Position) -> None:
             row.uuid = uuid
     for row in rows:
         row.epoch = NodeEpoch(position)
+        if row.earmarked_for is not None:
+            gpus.mark(row, None, position)
         if row.uuid in present:
             row.gpu_type = kind
         _become(gpus, row, GpuState.UNCLEAN if row.uuid in present else GpuState.ABSENT, position)
@@ -194,3 +267,8 @@ async def counts(db: Pool | Connection) -> dict[str, dict[str, int]]:
     for kind, state, number in await db.fetch(COUNTED):
         counted.setdefault(kind, {})[state] = number
     return counted
+
+
+async def earmarked(db: Pool | Connection) -> int:
+    """How many GPUs are set aside for jobs, free or not yet."""
+    return int(await db.fetchval(EARMARKED) or 0)

@@ -7,8 +7,11 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from events.base import Event, JobId, NodeId, Position, Recorded, RunId, TeamId
+from events.base import Event, JobId, NodeId, Position, Recorded, RunId, TeamId, job_id_of
 from events.job import (
+    AdmissionWithdrawn,
+    EarmarkDropped,
+    GpusEarmarked,
     HoldCode,
     IntakeEvent,
     JobAdmitted,
@@ -23,8 +26,11 @@ from events.job import (
     JobSubmitted,
     JobSucceeded,
     JobTimedOut,
+    PromiseDropped,
+    PromiseMoved,
     RunStarted,
     RunStopping,
+    StartPromised,
     StopCause,
 )
 from projections.tables.rows import Rows
@@ -33,7 +39,10 @@ from runtime.postgres import Connection, Pool
 LOAD: Final = """
 SELECT job_id, team, name, key, submitted_by, priority, gpus, nodes_asked, gpus_per_node, gpu_types,
        state, hold_code, attempt, run_id, nodes, cause, exit_code, failed_node, message, cancel_reason,
-       cancel_at, not_before, submitted_at, admitted_at, placed_at, started_at, ended_at, submitted, position
+       cancel_at, not_before, submitted_at, admitted_at, placed_at, started_at, ended_at, submitted, position,
+       coalesce(min_gpus, 0), within, coalesce(within_required, false), coalesce(max_runtime_s, 0),
+       coalesce(preemptible, true), coalesce(borrowing, false), gpus_placed, gpu_type, coalesce(evictions, 0),
+       evicted_for, promise, promised_start, earmark
 FROM job_view WHERE job_id = ANY($1)
 """
 WRITE: Final = """
@@ -44,13 +53,18 @@ ON CONFLICT (job_id) DO UPDATE SET
     failed_node = excluded.failed_node, message = excluded.message, cancel_reason = excluded.cancel_reason,
     cancel_at = excluded.cancel_at, not_before = excluded.not_before, admitted_at = excluded.admitted_at,
     placed_at = excluded.placed_at, started_at = excluded.started_at, ended_at = excluded.ended_at,
-    position = excluded.position
+    position = excluded.position, borrowing = excluded.borrowing, gpus_placed = excluded.gpus_placed,
+    gpu_type = excluded.gpu_type, evictions = excluded.evictions, evicted_for = excluded.evicted_for,
+    promise = excluded.promise, promised_start = excluded.promised_start, earmark = excluded.earmark
 """
 COLUMNS: Final = """
 SELECT job.job_id, job.team, job.name, job.key, job.submitted_by, job.priority, job.gpus, job.nodes_asked,
        job.gpus_per_node, job.gpu_types, job.state, job.hold_code, job.attempt, job.run_id, job.nodes, job.cause,
        job.exit_code, job.failed_node, job.message, job.cancel_reason, job.cancel_at, job.not_before,
        job.submitted_at, job.admitted_at, job.placed_at, job.started_at, job.ended_at, job.submitted, job.position,
+       coalesce(job.min_gpus, 0), job.within, coalesce(job.within_required, false), coalesce(job.max_runtime_s, 0),
+       coalesce(job.preemptible, true), coalesce(job.borrowing, false), job.gpus_placed, job.gpu_type,
+       coalesce(job.evictions, 0), job.evicted_for, job.promise, job.promised_start, job.earmark,
        coalesce(run.node_ids[1:$1], '{}')
 FROM live.job_view AS job LEFT JOIN live.run_view AS run USING (run_id)
 """
@@ -92,8 +106,8 @@ HOLDING: Final = frozenset({JobState.PLACED, JobState.RUNNING, JobState.STOPPING
 OPEN: Final = HOLDING | {JobState.QUEUED, JobState.ADMITTED}
 
 
-class JobRow(msgspec.Struct, gc=False):
-    """A job, as the table has it."""
+class JobRow(msgspec.Struct, gc=False, omit_defaults=True):
+    """A job, as the table has it. What has a default here is NULL there while it is that."""
 
     job_id: JobId
     team: TeamId
@@ -124,6 +138,19 @@ class JobRow(msgspec.Struct, gc=False):
     ended_at: datetime | None
     submitted: Position  # of its `JobSubmitted`, where its spec can be read; later ones are newer
     position: Position  # of the last event that changed it
+    min_gpus: int = 0  # an elastic gang starts with so many at the least; 0: with all
+    within: str | None = None  # a `Domain` that it must stay within, or should
+    within_required: bool = False
+    max_runtime_s: int = 0  # declared; 0: not
+    preemptible: bool = True
+    borrowing: bool = False  # admitted beyond what its team was entitled to
+    gpus_placed: int | None = None  # that its last run got
+    gpu_type: str | None = None  # of these
+    evictions: int = 0  # runs of it that were stopped for another job, or moved
+    evicted_for: JobId | None = None  # the job for which that was decided last
+    promise: Position | None = None  # of the `StartPromised` in force: its row in `promise_view`
+    promised_start: datetime | None = None  # as promised now; None also where that cannot be said
+    earmark: Position | None = None  # of the `GpusEarmarked` in force
 
 
 class Job(JobRow):
@@ -132,13 +159,21 @@ class Job(JobRow):
     node_ids: list[NodeId] = []  # of the last run; in lists the first few
 
 
+class Standing(NamedTuple):
+    """What a job counts as with its team."""
+
+    state: str
+    gpus: int  # asked for while it waits; held once it is placed
+    gpu_type: str = ""  # held
+    borrowing: bool = False
+
+
 class Moved(NamedTuple):
-    """A job has another state."""
+    """A job counts as something else."""
 
     team: TeamId
-    gpus: int
-    before: str | None  # None: it is new
-    after: str
+    before: Standing | None  # None: it is new
+    after: Standing
 
 
 class Filter(NamedTuple):
@@ -160,12 +195,18 @@ def rows() -> Rows[JobId, JobRow]:
 def keys(records: Iterable[Recorded]) -> Iterator[JobId]:
     """The jobs that these records may change."""
     for recorded in records:
-        if isinstance(recorded.event, JobEvent | IntakeEvent):
-            yield recorded.event.job_id
+        event = recorded.event
+        if isinstance(event, JobEvent | IntakeEvent):
+            yield event.job_id
+        if isinstance(event, GpusEarmarked):
+            yield from map(job_id_of, event.victims)
 
 
-def fold(jobs: Rows[JobId, JobRow], recorded: Recorded) -> Moved | None:
-    """The job that an event is about has changed, if it is known and has not ended. Its change of state, if it did."""
+def fold(jobs: Rows[JobId, JobRow], recorded: Recorded, gpu_type: str = "") -> Moved | None:
+    """The job that an event is about has changed, if it is known and has not ended. What it counts as, if that did.
+
+    `gpu_type` is what a placement gives.
+    """
     event = recorded.event
     if not isinstance(event, JobEvent | IntakeEvent):
         return None
@@ -175,13 +216,25 @@ def fold(jobs: Rows[JobId, JobRow], recorded: Recorded) -> Moved | None:
             return None
         row = _submitted(event, recorded)
         jobs.put(row)
-        return Moved(row.team, row.gpus, None, row.state)
-    before = row.state
-    if before not in OPEN or not _change(row, event, recorded.at):
+        return Moved(row.team, None, Standing(row.state, row.gpus))
+    if row.state not in OPEN:
+        return None
+    before = row.state, row.gpus_placed, row.gpu_type, row.borrowing
+    if not (_move(row, event, recorded.at, gpu_type) or _set_aside(row, event, recorded)):
         return None
     row.position = recorded.position
     jobs.put(row)
-    return Moved(row.team, row.gpus, before, row.state) if row.state != before else None
+    if isinstance(event, GpusEarmarked):
+        _evict(jobs, event, recorded.position)
+    after = row.state, row.gpus_placed, row.gpu_type, row.borrowing
+    return Moved(row.team, _standing(row.gpus, before), _standing(row.gpus, after)) if after != before else None
+
+
+def _standing(asked: int, counted: tuple[str, int | None, str | None, bool]) -> Standing:
+    state, placed, gpu_type, borrowing = counted
+    if state in HOLDING:
+        return Standing(state, placed or 0, gpu_type or "", borrowing)
+    return Standing(state, asked)
 
 
 def _submitted(event: JobSubmitted, recorded: Recorded) -> JobRow:
@@ -216,18 +269,26 @@ def _submitted(event: JobSubmitted, recorded: Recorded) -> JobRow:
         ended_at=None,
         submitted=recorded.position,
         position=recorded.position,
+        min_gpus=spec.min_gpus,
+        within=spec.topology.within if spec.topology is not None else None,
+        within_required=spec.topology is not None and spec.topology.required,
+        max_runtime_s=spec.max_runtime_s,
+        preemptible=spec.preemptible,
     )
 
 
-def _change(row: JobRow, event: Event, at: datetime) -> bool:
-    """Whether an event says something new of a job that has not ended: then its row says so too."""
+def _move(row: JobRow, event: Event, at: datetime, gpu_type: str) -> bool:
+    """Whether an event says something new of where a job stands that has not ended: then its row says so too."""
     match event:
         case JobHeld():
             row.hold_code = event.code
         case JobAdmitted():
-            row.state, row.admitted_at = JobState.ADMITTED, at
+            row.state, row.admitted_at, row.borrowing = JobState.ADMITTED, at, event.borrowing
+        case AdmissionWithdrawn() if row.state == JobState.ADMITTED:
+            row.state, row.borrowing = JobState.QUEUED, False
         case JobPlaced() if event.attempt > row.attempt:
             _placed(row, event, at)
+            row.gpu_type = gpu_type
         case RunStarted() if event.run_id == row.run_id and row.state == JobState.PLACED:
             row.state, row.started_at = JobState.RUNNING, at
         case RunStopping() if event.run_id == row.run_id and row.state in HOLDING:
@@ -235,7 +296,7 @@ def _change(row: JobRow, event: Event, at: datetime) -> bool:
             _failed(row, event.cause, event.exit_code, event.node_id)
         case JobRequeued() if event.run_id == row.run_id and row.state in HOLDING:
             row.state, row.hold_code = JobState.QUEUED, HoldCode.NOT_EVALUATED
-            row.cause, row.not_before = event.cause, event.not_before
+            row.cause, row.not_before, row.borrowing = event.cause, event.not_before, False
         case JobCancelRequested() if row.cancel_at is None:
             row.cancel_at, row.cancel_reason = at, event.reason
         case JobRejected() | JobSucceeded() | JobFailed() | JobCancelled() | JobTimedOut():
@@ -245,12 +306,41 @@ def _change(row: JobRow, event: Event, at: datetime) -> bool:
     return True
 
 
+def _set_aside(row: JobRow, event: Event, recorded: Recorded) -> bool:
+    """The same for what is set aside or promised for it."""
+    match event:
+        case GpusEarmarked() if row.earmark is None:
+            row.earmark = recorded.position
+        case EarmarkDropped() if row.earmark is not None:
+            row.earmark = None
+        case StartPromised() if row.promise is None:
+            row.promise, row.promised_start = recorded.position, event.start
+        case PromiseMoved() if row.promise is not None:
+            row.promised_start = event.start
+        case PromiseDropped() if row.promise is not None:
+            row.promise = row.promised_start = None
+        case _:
+            return False
+    return True
+
+
+def _evict(jobs: Rows[JobId, JobRow], event: GpusEarmarked, position: Position) -> None:
+    """The jobs whose runs are to end for another one say so."""
+    for run_id in event.victims:
+        row = jobs.get(job_id_of(run_id))
+        if row is not None and row.run_id == run_id and row.state in HOLDING:
+            row.evictions, row.evicted_for, row.position = row.evictions + 1, event.job_id, position
+            jobs.put(row)
+
+
 def _placed(row: JobRow, event: JobPlaced, at: datetime) -> None:
-    """The job has its GPUs, and nothing is left of what was said about its run before."""
+    """The job has its GPUs, and nothing is left of what was said about its run before, or set aside."""
     row.state, row.hold_code, row.not_before = JobState.PLACED, None, None
     row.attempt, row.run_id, row.nodes = event.attempt, event.run_id, len(event.shares)
     row.cause = row.exit_code = row.failed_node = None
     row.placed_at, row.started_at = at, None
+    row.gpus_placed = sum(share.slots.bit_count() for share in event.shares)
+    row.promise = row.promised_start = row.earmark = None
 
 
 def _failed(row: JobRow, cause: StopCause, exit_code: int, node_id: NodeId) -> None:
@@ -261,6 +351,7 @@ def _ended(
     row: JobRow, event: JobRejected | JobSucceeded | JobFailed | JobCancelled | JobTimedOut, at: datetime
 ) -> None:
     row.ended_at, row.hold_code, row.not_before = at, None, None
+    row.promise = row.promised_start = row.earmark = None
     match event:
         case JobRejected():
             row.state, row.message = JobState.REJECTED, event.message

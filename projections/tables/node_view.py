@@ -10,13 +10,14 @@ import msgspec
 
 from events.base import Event, NodeEpoch, NodeId, Position, Recorded
 from events.fleet import FleetEvent, NodeLost, NodeRecovered, NodeSuspected
-from events.node import NodeJoined
+from events.node import NodeDescribed, NodeJoined
+from events.operator import NodeCordoned, NodeUncordoned, OperatorEvent
 from projections.tables.rows import Rows
 from runtime.postgres import Connection, Pool
 
 LOAD: Final = """
 SELECT node_id, epoch, state, boot_id, instance, gpu_type, gpus, address, port_base, agent_version, labels,
-       silent_s, joined_at, state_at, position
+       silent_s, joined_at, state_at, position, taints, cordoned_at, cordoned_by, cordon_reason
 FROM node_view WHERE node_id = ANY($1)
 """
 WRITE: Final = """
@@ -25,22 +26,26 @@ ON CONFLICT (node_id) DO UPDATE SET
     epoch = excluded.epoch, state = excluded.state, boot_id = excluded.boot_id, instance = excluded.instance,
     gpu_type = excluded.gpu_type, gpus = excluded.gpus, address = excluded.address, port_base = excluded.port_base,
     agent_version = excluded.agent_version, labels = excluded.labels, silent_s = excluded.silent_s,
-    joined_at = excluded.joined_at, state_at = excluded.state_at, position = excluded.position
+    joined_at = excluded.joined_at, state_at = excluded.state_at, position = excluded.position,
+    taints = excluded.taints, cordoned_at = excluded.cordoned_at, cordoned_by = excluded.cordoned_by,
+    cordon_reason = excluded.cordon_reason
 """
 SHOWN: Final = """
 SELECT node.node_id, node.epoch, node.state, boot_id, instance, node.gpu_type, gpus, address, port_base,
-       agent_version, labels, silent_s, joined_at, state_at, node.position,
-       coalesce(gpu.free, 0), coalesce(gpu.held, 0), coalesce(gpu.unclean, 0), coalesce(gpu.run_ids, '{}')
+       agent_version, labels, silent_s, joined_at, state_at, node.position, taints, cordoned_at, cordoned_by,
+       cordon_reason, coalesce(gpu.free, 0), coalesce(gpu.held, 0), coalesce(gpu.unclean, 0),
+       coalesce(gpu.run_ids, '{}'), coalesce(gpu.earmarked, 0), coalesce(gpu.earmarked_for, '{}')
 FROM live.node_view AS node LEFT JOIN (
     SELECT node_id, count(*) FILTER (WHERE state = 'free') AS free, count(*) FILTER (WHERE state = 'held') AS held,
            count(*) FILTER (WHERE state = 'unclean') AS unclean,
-           array_agg(DISTINCT run_id) FILTER (WHERE run_id IS NOT NULL) AS run_ids
+           array_agg(DISTINCT run_id) FILTER (WHERE run_id IS NOT NULL) AS run_ids, count(earmarked_for) AS earmarked,
+           array_agg(DISTINCT earmarked_for) FILTER (WHERE earmarked_for IS NOT NULL) AS earmarked_for
     FROM live.gpu_view WHERE $1::text IS NULL OR node_id = $1 GROUP BY node_id
 ) AS gpu USING (node_id)
 WHERE ($1::text IS NULL OR node.node_id = $1) AND node.node_id > $2 AND ($3::text[] IS NULL OR node.state = ANY($3))
 ORDER BY node.node_id LIMIT $4
 """
-EVENTS: Final = (NodeJoined, FleetEvent)  # that this table shows
+EVENTS: Final = (NodeJoined, NodeDescribed, FleetEvent, OperatorEvent)  # that this table shows
 PAGE_MAX: Final = 20_000
 
 
@@ -70,6 +75,10 @@ class NodeRow(msgspec.Struct, gc=False):
     joined_at: datetime
     state_at: datetime  # when its state last changed
     position: Position  # of the last event that changed it
+    taints: list[str]
+    cordoned_at: datetime | None = None  # in whatever life; None: it takes new work
+    cordoned_by: str | None = None
+    cordon_reason: str | None = None
 
 
 class Node(NodeRow):
@@ -79,6 +88,8 @@ class Node(NodeRow):
     held: int = 0  # by runs
     unclean: int = 0  # out of the pool until they are found clean
     run_ids: list[str] = []  # that hold GPUs here
+    earmarked: int = 0  # GPUs set aside for a job, free or not yet
+    earmarked_for: list[str] = []  # these jobs
 
 
 Kind = TypeVar("Kind", bound=NodeRow)
@@ -100,23 +111,32 @@ def _read(kind: type[Kind], *columns: Any) -> Kind:
 def keys(records: Iterable[Recorded]) -> Iterator[NodeId]:
     """The nodes that these records may change."""
     for recorded in records:
-        if isinstance(recorded.event, NodeJoined | FleetEvent):
+        if isinstance(recorded.event, EVENTS):
             yield recorded.event.node_id
 
 
 def fold(nodes: Rows[NodeId, NodeRow], recorded: Recorded) -> None:
-    """The node that an event is about has changed: begun a life, or been judged in the one it is in."""
+    """The node that an event is about has changed: begun a life, been judged or described in the one it is in, or cordoned."""
     event = recorded.event
-    if isinstance(event, NodeJoined):
-        nodes.put(_joined(event, recorded))
-    elif isinstance(event, FleetEvent):
-        row = nodes.get(event.node_id)
-        if row is not None and row.epoch == event.node_epoch and _change(row, event):
-            row.state_at, row.position = recorded.at, recorded.position
-            nodes.put(row)
+    match event:
+        case NodeJoined():
+            nodes.put(_joined(event, recorded, nodes.get(event.node_id)))
+        case FleetEvent() | NodeDescribed():
+            row = nodes.get(event.node_id)
+            if row is not None and row.epoch == event.node_epoch and _change(row, event, recorded.at):
+                row.position = recorded.position
+                nodes.put(row)
+        case OperatorEvent():
+            row = nodes.get(event.node_id)
+            if row is not None and _cordon(row, event, recorded.at):
+                row.position = recorded.position
+                nodes.put(row)
+        case _:
+            pass
 
 
-def _joined(event: NodeJoined, recorded: Recorded) -> NodeRow:
+def _joined(event: NodeJoined, recorded: Recorded, before: NodeRow | None) -> NodeRow:
+    """A new life; a cordon outlives the one before."""
     return NodeRow(
         node_id=event.node_id,
         epoch=NodeEpoch(recorded.position),
@@ -133,18 +153,36 @@ def _joined(event: NodeJoined, recorded: Recorded) -> NodeRow:
         joined_at=recorded.at,
         state_at=recorded.at,
         position=recorded.position,
+        taints=list(event.taints),
+        cordoned_at=before.cordoned_at if before is not None else None,
+        cordoned_by=before.cordoned_by if before is not None else None,
+        cordon_reason=before.cordon_reason if before is not None else None,
     )
 
 
-def _change(row: NodeRow, event: Event) -> bool:
-    """Whether a judgement changes the state of a node: then its row says so too."""
+def _change(row: NodeRow, event: Event, at: datetime) -> bool:
+    """Whether an event says something new of the life that a node is in: then its row says so too."""
     match event:
         case NodeSuspected() if row.state == NodeState.UP:
-            row.state, row.silent_s = NodeState.SUSPECT, event.silent_s
+            row.state, row.silent_s, row.state_at = NodeState.SUSPECT, event.silent_s, at
         case NodeRecovered() if row.state == NodeState.SUSPECT:
-            row.state, row.silent_s = NodeState.UP, None
+            row.state, row.silent_s, row.state_at = NodeState.UP, None, at
         case NodeLost() if row.state != NodeState.LOST:
-            row.state, row.silent_s = NodeState.LOST, event.silent_s
+            row.state, row.silent_s, row.state_at = NodeState.LOST, event.silent_s, at
+        case NodeDescribed():
+            row.labels, row.taints = event.labels, list(event.taints)
+        case _:
+            return False
+    return True
+
+
+def _cordon(row: NodeRow, event: OperatorEvent, at: datetime) -> bool:
+    """Whether an operator says something new of a node: then its row says so too. The last reason counts."""
+    match event:
+        case NodeCordoned():
+            row.cordoned_at, row.cordoned_by, row.cordon_reason = at, event.by, event.reason
+        case NodeUncordoned() if row.cordoned_at is not None:
+            row.cordoned_at = row.cordoned_by = row.cordon_reason = None
         case _:
             return False
     return True

@@ -37,6 +37,10 @@ class Rows(Generic[Key, Row]):
         """The row; None where there is none. Its key was among those loaded."""
         return self._kept.get(key)
 
+    def kept(self) -> list[Row]:
+        """All rows that are kept."""
+        return list(self._kept.values())
+
     def put(self, row: Row) -> None:
         """The row is new, or has changed: it will be written."""
         key = self._key(row)

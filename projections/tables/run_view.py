@@ -3,12 +3,13 @@
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from events.base import Event, JobId, NodeId, Position, Recorded, RunId, TeamId
 from events.job import (
+    GpusEarmarked,
     JobCancelled,
     JobEvent,
     JobFailed,
@@ -20,12 +21,15 @@ from events.job import (
     RunStopping,
     StopCause,
 )
+from events.node import CheckpointSaved
 from projections.tables.rows import Rows
+from projections.tables.share_view import ShareKey, ShareRow, node_ranks
 from runtime.postgres import Connection, Pool
 
 LOAD: Final = """
 SELECT run_id, job_id, team, attempt, state, cause, exit_code, failed_node, gpus, nodes,
-       node_ids, placed_at, started_at, stopping_at, ended_at, position
+       node_ids, placed_at, started_at, stopping_at, ended_at, position,
+       saved_at, checkpoint, evicted_for, evicted_at, coalesce(moved, false), lost_gpu_s
 FROM run_view WHERE run_id = ANY($1)
 """
 WRITE: Final = """
@@ -33,15 +37,23 @@ INSERT INTO run_view SELECT * FROM json_populate_recordset(NULL::run_view, $1::j
 ON CONFLICT (run_id) DO UPDATE SET
     state = excluded.state, cause = excluded.cause, exit_code = excluded.exit_code,
     failed_node = excluded.failed_node, started_at = excluded.started_at, stopping_at = excluded.stopping_at,
-    ended_at = excluded.ended_at, position = excluded.position
+    ended_at = excluded.ended_at, position = excluded.position, saved_at = excluded.saved_at,
+    checkpoint = excluded.checkpoint, evicted_for = excluded.evicted_for, evicted_at = excluded.evicted_at,
+    moved = excluded.moved, lost_gpu_s = excluded.lost_gpu_s
 """
 OF_JOB: Final = """
 SELECT run_id, job_id, team, attempt, state, cause, exit_code, failed_node, gpus, nodes,
-       node_ids, placed_at, started_at, stopping_at, ended_at, position
+       node_ids, placed_at, started_at, stopping_at, ended_at, position,
+       saved_at, checkpoint, evicted_for, evicted_at, coalesce(moved, false), lost_gpu_s
 FROM live.run_view WHERE job_id = $1 ORDER BY attempt
 """
 
-EVENTS: Final = (JobEvent,)  # that this table shows
+EVICTED: Final = """
+SELECT count(*), coalesce(sum(lost_gpu_s), 0) FROM live.run_view
+WHERE evicted_for IS NOT NULL AND coalesce(moved, false) = $1
+"""
+EVENTS: Final = (JobEvent, CheckpointSaved)  # that this table shows
+EVICTING: Final = frozenset({StopCause.PREEMPTED, StopCause.CONSOLIDATED})
 
 
 class RunState(StrEnum):
@@ -57,8 +69,8 @@ class RunState(StrEnum):
     TIMED_OUT = "timed_out"
 
 
-class RunRow(msgspec.Struct, gc=False):
-    """A run, as the table has it."""
+class RunRow(msgspec.Struct, gc=False, omit_defaults=True):
+    """A run, as the table has it. What has a default here is NULL there while it is that."""
 
     run_id: RunId
     job_id: JobId
@@ -76,6 +88,21 @@ class RunRow(msgspec.Struct, gc=False):
     stopping_at: datetime | None
     ended_at: datetime | None
     position: Position  # of the last event that changed it
+    saved_at: datetime | None = None  # its last checkpoint
+    checkpoint: int | None = None  # the number of that
+    evicted_for: JobId | None = None  # the job that it was to end for
+    evicted_at: datetime | None = None  # when that was decided
+    moved: bool = False  # it had a new place set aside: consolidation, not preemption
+    lost_gpu_s: float | None = (
+        None  # GPU-seconds since its last checkpoint, or its start, when it was told to end for it
+    )
+
+
+class Evicted(NamedTuple):
+    """What ending runs for other jobs has cost."""
+
+    runs: int
+    lost_gpu_s: float
 
 
 def rows() -> Rows[RunId, RunRow]:
@@ -86,24 +113,47 @@ def rows() -> Rows[RunId, RunRow]:
 def keys(records: Iterable[Recorded]) -> Iterator[RunId]:
     """The runs that these records may change."""
     for recorded in records:
-        if isinstance(recorded.event, JobEvent) and (run_id := getattr(recorded.event, "run_id", "")):
-            yield RunId(run_id)
+        match recorded.event:
+            case GpusEarmarked() as e:
+                yield from e.victims
+            case JobEvent() | CheckpointSaved() as e if run_id := getattr(e, "run_id", ""):
+                yield RunId(run_id)
+            case _:
+                pass
 
 
-def fold(runs: Rows[RunId, RunRow], recorded: Recorded) -> None:
-    """The run that an event is about has changed, if it is known and has not ended."""
+def fold(runs: Rows[RunId, RunRow], recorded: Recorded, shares: Rows[ShareKey, ShareRow]) -> None:
+    """The run that an event is about has changed, if it is known and has not ended.
+
+    A checkpoint counts if it comes from the life of the node that the share was placed in.
+    """
     event = recorded.event
-    if isinstance(event, JobPlaced):
-        if runs.get(event.run_id) is None:
-            runs.put(_placed(event, recorded))
-    elif isinstance(event, JobEvent) and (run_id := RunId(getattr(event, "run_id", ""))):
-        row = runs.get(run_id)
-        if row is not None and row.ended_at is None and _change(row, event, recorded.at):
-            row.position = recorded.position
-            runs.put(row)
+    match event:
+        case JobPlaced():
+            if runs.get(event.run_id) is None:
+                runs.put(_placed(event, recorded))
+        case GpusEarmarked():
+            for run_id in event.victims:
+                _put(runs, run_id, recorded)
+        case CheckpointSaved():
+            share = shares.get((event.run_id, event.node_id))
+            if share is not None and share.node_epoch == event.node_epoch:
+                _put(runs, event.run_id, recorded)
+        case JobEvent() if run_id := RunId(getattr(event, "run_id", "")):
+            _put(runs, run_id, recorded)
+        case _:
+            pass
+
+
+def _put(runs: Rows[RunId, RunRow], run_id: RunId, recorded: Recorded) -> None:
+    row = runs.get(run_id)
+    if row is not None and row.ended_at is None and _change(row, recorded.event, recorded.at):
+        row.position = recorded.position
+        runs.put(row)
 
 
 def _placed(event: JobPlaced, recorded: Recorded) -> RunRow:
+    order = node_ranks(event)
     return RunRow(
         run_id=event.run_id,
         job_id=event.job_id,
@@ -115,7 +165,7 @@ def _placed(event: JobPlaced, recorded: Recorded) -> RunRow:
         failed_node=None,
         gpus=sum(share.slots.bit_count() for share in event.shares),
         nodes=len(event.shares),
-        node_ids=[share.node_id for share in event.shares],
+        node_ids=[event.shares[index].node_id for index in order],
         placed_at=recorded.at,
         started_at=None,
         stopping_at=None,
@@ -132,6 +182,15 @@ def _change(row: RunRow, event: Event, at: datetime) -> bool:
         case RunStopping():
             row.state, row.stopping_at = RunState.STOPPING, at
             _failed(row, event)
+            if event.cause in EVICTING:
+                since = row.saved_at or row.started_at or row.placed_at
+                row.lost_gpu_s = row.gpus * (at - since).total_seconds()
+        case GpusEarmarked() if row.evicted_for is None:
+            row.evicted_for, row.evicted_at, row.moved = event.job_id, at, event.moved
+        case CheckpointSaved():
+            row.saved_at, row.checkpoint = at, event.number
+            if row.lost_gpu_s is not None:
+                row.lost_gpu_s = 0.0  # it was told to end, and has saved all until then
         case JobRequeued():
             row.state, row.ended_at, row.cause = RunState.REQUEUED, at, event.cause
         case JobSucceeded():
@@ -156,3 +215,10 @@ def _failed(row: RunRow, event: RunStopping | JobFailed) -> None:
 async def runs_of(db: Pool | Connection, job_id: JobId) -> list[RunRow]:
     """The attempts of a job, the first one first."""
     return [RunRow(*record) for record in await db.fetch(OF_JOB, job_id)]
+
+
+async def evicted(db: Pool | Connection, *, moved: bool) -> Evicted:
+    """How many runs were to end for other jobs, preempted or moved, and what that cost so far."""
+    record = await db.fetchrow(EVICTED, moved)
+    assert record is not None
+    return Evicted(*record)

@@ -1,6 +1,6 @@
 """`share_view`: the part of every run that one node carries, one row each, as its agent reported it."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
@@ -9,7 +9,7 @@ import msgspec
 
 from events.base import NodeEpoch, NodeId, Position, Recorded, RunId
 from events.job import JobPlaced
-from events.node import EndReason, GpusReleased, ShareEnded, ShareStarted
+from events.node import CheckpointSaved, EndReason, GpusReleased, ShareEnded, ShareStarted
 from projections.tables.rows import Rows, slots_of
 from runtime.postgres import Connection, Pool
 
@@ -33,7 +33,8 @@ SELECT run_id, node_id, node_epoch, place, slots, released,
 FROM live.share_view AS share LEFT JOIN live.node_view AS node USING (node_id)
 WHERE run_id = $1 ORDER BY place LIMIT $2
 """
-EVENTS: Final = (JobPlaced, ShareStarted, ShareEnded, GpusReleased)  # that this table shows
+# That this table shows; of a checkpoint it says only to which life of the node it belongs.
+EVENTS: Final = (JobPlaced, ShareStarted, ShareEnded, GpusReleased, CheckpointSaved)
 SHARES_MAX: Final = 100_000
 
 
@@ -82,7 +83,7 @@ def keys(records: Iterable[Recorded]) -> Iterator[ShareKey]:
             case JobPlaced() as e:
                 for share in e.shares:
                     yield e.run_id, share.node_id
-            case ShareStarted() | ShareEnded() | GpusReleased() as e:
+            case ShareStarted() | ShareEnded() | GpusReleased() | CheckpointSaved() as e:
                 yield e.run_id, e.node_id
             case _:
                 pass
@@ -100,8 +101,15 @@ def fold(shares: Rows[ShareKey, ShareRow], recorded: Recorded) -> None:
             shares.put(row)
 
 
+def node_ranks(event: JobPlaced) -> Sequence[int]:
+    """The places of its shares in order of node rank. As it says, where that names each share once."""
+    places = range(len(event.shares))
+    return event.ranks if event.ranks and sorted(event.ranks) == list(places) else places
+
+
 def _placed(shares: Rows[ShareKey, ShareRow], event: JobPlaced, recorded: Recorded) -> None:
-    for place, share in enumerate(event.shares):
+    for place, index in enumerate(node_ranks(event)):
+        share = event.shares[index]
         if shares.get((event.run_id, share.node_id)) is None:
             shares.put(
                 ShareRow(

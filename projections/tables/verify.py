@@ -19,6 +19,7 @@ KEYS: Final = {
     "node_view": ("node_id",),
     "gpu_view": ("node_id", "slot"),
     "queue_view": ("team",),
+    "promise_view": ("job_id", "promised"),
     "event_index": ("position",),
     "unreadable": ("position",),
 }

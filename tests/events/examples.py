@@ -42,7 +42,16 @@ from events.job import (
     StopCause,
     Topology,
 )
-from events.node import CheckpointSaved, EndReason, GpusFoundClean, GpusReleased, NodeJoined, ShareEnded, ShareStarted
+from events.node import (
+    CheckpointSaved,
+    EndReason,
+    GpusFoundClean,
+    GpusReleased,
+    NodeDescribed,
+    NodeJoined,
+    ShareEnded,
+    ShareStarted,
+)
 from events.operator import NodeCordoned, NodeUncordoned
 from events.policy import Consolidation, JobOrder, Overrun, PlacePolicy, PolicySet
 from events.queues import Bounds, Queue, QueueOrder, QueuesSet
@@ -118,6 +127,7 @@ EXAMPLES: Final[tuple[Event, ...]] = (
         labels={"rack": "r1", "spine": "s1"},
         taints=("maintenance",),
     ),
+    NodeDescribed(**OF_NODE, node_epoch=EPOCH, labels={"rack": "r2"}, taints=("maintenance",)),
     GpusFoundClean(**OF_NODE, node_epoch=EPOCH, gpu_uuids=GPUS),
     ShareStarted(**OF_SHARE),
     ShareEnded(**OF_SHARE, reason=EndReason.EXITED, exit_code=139, rank=11, message="rank 11: segmentation fault"),

@@ -1,6 +1,7 @@
 """What nodes and operators say, as the fold has it: places, labels, taints, cordons."""
 
 from events.base import NodeId
+from events.node import NodeDescribed
 from events.operator import NodeCordoned, NodeUncordoned
 from projections.cluster.node import Pool
 from tests.clusters import World
@@ -41,3 +42,23 @@ def test_labels_and_taints_make_a_pool_of_their_own_and_the_place_does_not() -> 
     assert world.cluster.pools.names(Pool("h100", 4, 4, "fabric=ib|old")) == ["n3"]
     node = world.cluster.nodes[NodeId("n2")]
     assert (node.rack, node.spine) == ("r2", "s1")
+
+
+def test_a_description_holds_for_the_life_that_it_names_and_moves_nothing_that_runs() -> None:
+    """The node is found by its new labels, what runs there goes on, and one of an earlier life changes nothing."""
+    world = World()
+    epoch = world.join("n1", 4, labels={"rack": "r1", "fabric": "ib"})
+    job = world.submit("job", 1)
+    world.rounds()
+    described = NodeDescribed(
+        at=world.at, node_id=NodeId("n1"), node_epoch=epoch, labels={"rack": "r2"}, taints=("old",)
+    )  # fmt: skip
+    world.add(described)
+    node = world.cluster.nodes[NodeId("n1")]
+    assert (node.rack, node.taints, node.epoch) == ("r2", ("old",), epoch)
+    assert world.cluster.pools.names(Pool("h100", 4, 3, "|old")) == ["n1"]
+    assert world.run(job) is not None
+
+    world.join("n1", 4)
+    world.add(described)
+    assert world.cluster.nodes[NodeId("n1")].labels == {}

@@ -8,7 +8,17 @@ import pytest
 
 from events.base import START, JobId, TeamId, position_of
 from events.job import HoldCode, JobAdmitted, JobCancelRequested, JobHeld
-from projections.tables import gpu_view, job_view, node_view, queue_view, run_view, schema, share_view, unreadable
+from projections.tables import (
+    gpu_view,
+    job_view,
+    node_view,
+    promise_view,
+    queue_view,
+    run_view,
+    schema,
+    share_view,
+    unreadable,
+)
 from runtime.postgres import Pool
 from tests.histories import BEGIN
 from tests.projections.tables.running import submitted
@@ -22,6 +32,7 @@ ROWS = {
     "node_view": node_view.NodeRow,
     "gpu_view": gpu_view.GpuRow,
     "queue_view": queue_view.QueueRow,
+    "promise_view": promise_view.PromiseRow,
     "unreadable": unreadable.UnreadableRow,
 }
 

@@ -1,16 +1,19 @@
 """Laws of the tables: how a log was cut into stretches, and how often it came, leaves no trace in them."""
 
+import json
+from collections import Counter
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from events.base import START, Position, Recorded
+from events.base import START, Position, Recorded, SlotMask
 from projections.tables import job_view, schema
 from projections.tables.fold import Tables
-from projections.tables.verify import compare
+from projections.tables.rows import slots_of
+from projections.tables.verify import KEYS, compare
 from runtime.postgres import Pool
-from tests.projections.tables.written import cut, empty, fill, histories, last, lived, recorded, table
+from tests.projections.tables.written import cut, empty, eventful, fill, histories, last, lived, recorded, table
 
 LAW = settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
@@ -70,16 +73,23 @@ async def test_queues_count_the_jobs_there_are(pool: Pool, records: list[Recorde
     """Counters moved by changes are what a count of all jobs gives."""
     async with pool.acquire() as conn:
         await fill(conn, schema.LIVE, cut(records, range(0, 999, 13)))
-        counted: dict[str, dict[str, int]] = {}
+        counted: dict[str, Counter[str]] = {}
         for job in await table(conn, "job_view"):
-            row = counted.setdefault(job["team"], {"gpus_waiting": 0, "gpus_held": 0})
-            row[job["state"]] = row.get(job["state"], 0) + 1
-            row["gpus_waiting"] += job["gpus"] * (job["state"] in {"queued", "admitted"})
-            row["gpus_held"] += job["gpus"] * (job["state"] in {"placed", "running", "stopping"})
-        shown = {row.pop("team"): row for row in await table(conn, "queue_view")}
+            row = counted.setdefault(job["team"], Counter())
+            held = (job["gpus_placed"] or 0) * (job["state"] in job_view.HOLDING)
+            row.update({job["state"]: 1, "gpus_held": held, "borrowed": held * bool(job["borrowing"])})
+            row.update({"gpus_waiting": job["gpus"] * (job["state"] in {"queued", "admitted"})})
+            row.update({f"used {job['gpu_type'] or ''}": held})
+        shown = await table(conn, "queue_view")
 
-    assert {team: {k: v for k, v in row.items() if k != "position" and v} for team, row in shown.items()} == {
-        team: {k: v for k, v in row.items() if v} for team, row in counted.items()
+    numbers = {"gpus_held", "gpus_waiting", "borrowed", *job_view.JobState}
+    found = {
+        row["team"]: {name: row[name] for name in numbers}
+        | {f"used {kind}": gpus for kind, gpus in json.loads(row["used"]).items()}
+        for row in shown
+    }
+    assert {team: +Counter(row) for team, row in found.items() if any(row.values())} == {
+        team: +row for team, row in counted.items()
     }
 
 
@@ -110,6 +120,55 @@ async def test_tables_and_cluster_say_the_same(pool: Pool, seed: int) -> None:
         holders = [run_id for run_id, slots in node.held.items() if slots & bit]
         assert row["run_id"] == (holders[0] if holders else None)
         assert (row["state"] == "free") is bool(node.free & bit)
+
+
+@LAW
+@given(seed=st.integers(0, 1_000_000))
+async def test_what_is_set_aside_promised_and_used_is_what_the_cluster_says(pool: Pool, seed: int) -> None:
+    """Earmarks, promises, use by type, borrowing, cordons and checkpoints: shown as the control plane decides by them."""
+    history = eventful(seed, 180)
+    cluster = history.cluster
+    assert not cluster.unread
+    async with pool.acquire() as conn:
+        await fill(conn, schema.LIVE, cut(history.records, range(0, 9999, 40)))
+        rows = {name: await table(conn, name) for name in KEYS}
+
+    marks = {
+        (node_id, job_id, slot)
+        for node_id, node in cluster.nodes.items()
+        for job_id, mask in node.earmarked.items()
+        for slot in slots_of(SlotMask(mask))
+    }
+    assert {(r["node_id"], r["earmarked_for"], r["slot"]) for r in rows["gpu_view"] if r["earmarked_for"]} == marks
+    assert {r["job_id"] for r in rows["job_view"] if r["earmark"]} == cluster.earmarks.keys()
+    shown = {r["job_id"]: r for r in rows["promise_view"] if r["outcome"] == "open"}
+    assert shown.keys() == cluster.promises.keys()
+    for job_id, promise in cluster.promises.items():
+        row = shown[job_id]
+        assert (row["first_start"], row["start"], row["moves"]) == (promise.first, promise.start, promise.moves)
+        assert (row["position"], sum(json.loads(row["causes"]).values())) == (promise.position, promise.moves)
+    used = Counter({use.gpu_type: 0 for use in cluster.usage})
+    for use, gpus in cluster.usage.items():
+        used[use.gpu_type] += gpus
+    queues = {r["team"]: r for r in rows["queue_view"]}
+    if "t" in queues:
+        assert Counter(json.loads(queues["t"]["used"])) == used
+        borrowed = sum(run.gpus for run in cluster.runs.values() if cluster.jobs[run.job_id].borrowing)
+        assert queues["t"]["borrowed"] == borrowed
+    assert {team: r["weight"] for team, r in queues.items() if r["listed"]} == {
+        team: queue.weight for team, queue in cluster.queues.items()
+    }
+    for r in rows["node_view"]:
+        node = cluster.nodes[r["node_id"]]
+        assert (r["cordoned_at"] is not None) is node.cordoned
+        assert (json.loads(r["labels"]), tuple(r["taints"])) == (node.labels, node.taints)
+    runs = {r["run_id"]: r for r in rows["run_view"]}
+    for run_id, run in cluster.runs.items():
+        row = runs[run_id]
+        assert (row["saved_at"], row["evicted_for"] or "", bool(row["moved"])) == (
+            run.saved_at, run.evicted_for, run.moved
+        )  # fmt: skip
+        assert row["gpus"] == run.gpus
 
 
 def _before(records: list[Recorded], stretch: tuple[Recorded, ...]) -> Position:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from events.base import JobId, NodeId
+from events.base import JobId, NodeId, Recorded
 from events.job import JobSucceeded
 from projections.tables import event_index, gpu_view, job_view, node_view, queue_view, run_view, schema, share_view
 from projections.tables.job_view import Filter, JobState
@@ -10,7 +10,18 @@ from projections.tables.node_view import NodeState
 from runtime.postgres import Pool
 from tests.projections.tables.written import fill, lived, recorded
 
-HISTORY = recorded(record.event for record in lived(17, 600).records)
+
+def _rich(seed: int) -> list[Recorded]:
+    """A history in which a gang on several nodes has succeeded."""
+    while True:
+        history = lived(seed, 600)
+        wide = {run.run_id for run in history.placed if len(run.shares) > 1}
+        if any(isinstance(r.event, JobSucceeded) and r.event.run_id in wide for r in history.records):
+            return recorded(record.event for record in history.records)
+        seed += 1
+
+
+HISTORY = _rich(17)
 
 
 async def _filled(pool: Pool) -> None:

@@ -7,9 +7,25 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from events.base import START, Event, Position, Recorded, position_of
+from events.base import START, Event, NodeId, Position, Recorded, SlotMask, TeamId, position_of
 from events.codec import type_of
+from events.job import (
+    AdmissionWithdrawn,
+    EarmarkCause,
+    EarmarkDropped,
+    GpusEarmarked,
+    JobAdmitted,
+    NodeShare,
+    PromiseCause,
+    PromiseDropped,
+    PromiseMoved,
+    StartPromised,
+)
+from events.node import CheckpointSaved, NodeDescribed
+from events.operator import NodeCordoned, NodeUncordoned
+from events.queues import Bounds, Queue, QueuesSet
 from events.subjects import family_subject
+from projections.cluster.job import Job
 from projections.tables import schema
 from projections.tables.fold import Tables
 from projections.tables.verify import KEYS
@@ -40,10 +56,114 @@ def lived(seed: int, steps: int) -> History:
     return history
 
 
+class Eventful(History):
+    """A history in which more is said of queues, nodes, promises and earmarks than rounds would say by themselves."""
+
+    def step(self) -> None:
+        """One random thing happens, by its own rules, or one that others say."""
+        if self.random.random() < 0.8:
+            super().step()
+            return
+        says = (
+            self.set_queues,
+            self.cordon,
+            self.describe,
+            self.save,
+            self.save,
+            self.promise,
+            self.earmark,
+            self.withdraw,
+        )
+        self.random.choice(says)()
+
+    def set_queues(self) -> None:
+        """Other queues, one of them perhaps the team's."""
+        names = [name for name in ("a", "b", "t") if self.random.random() < 0.6]
+        weight = self.random.randrange(5)
+        bounds = (Bounds(gpu_type="h100", limit=self.random.randrange(20, 50)),)
+        queues = tuple(Queue(name=TeamId(name), weight=weight, bounds=bounds) for name in names)
+        self.add(QueuesSet(at=self.at, queues=queues))
+
+    def cordon(self) -> None:
+        """An operator has something against a node, or nothing any more."""
+        kind = self.random.choice((NodeCordoned, NodeUncordoned))
+        self.add(kind(at=self.at, by="ops", node_id=NodeId(f"n{self.random.randrange(9)}"), reason="fan"))
+
+    def describe(self) -> None:
+        """A node has other labels, in this life or the one before."""
+        if self.epochs:
+            node_id, epoch, _ = self.random.choice(self.epochs[-6:])
+            labels = {"rack": self.random.choice("xy")}
+            self.add(NodeDescribed(at=self.at, node_id=node_id, node_epoch=epoch, labels=labels, taints=("new",)))
+
+    def save(self) -> None:
+        """A run says that its progress is safe, perhaps from a life that is over."""
+        if (found := self.share()) is not None:
+            run, share = found
+            ids: dict[str, Any] = {"node_id": share.node_id, "node_epoch": share.node_epoch, "run_id": run.run_id}
+            self.add(CheckpointSaved(at=self.at, number=self.random.randrange(9), **ids))
+
+    def _of(self, job: Job) -> dict[str, Any]:
+        return {"at": self.at, "team": job.team, "job_id": job.job_id}
+
+    def _waiting(self) -> list[Job]:
+        jobs = self.cluster.jobs
+        return [jobs[job_id] for job_id in sorted(jobs) if jobs[job_id].state == "admitted"]
+
+    def _shares(self) -> tuple[NodeShare, ...]:
+        """One slot each of some nodes, not set aside yet."""
+        nodes = [node for _, node in sorted(self.cluster.nodes.items()) if node.pool & 1 and not node.marked]
+        some = nodes[: self.random.randrange(1, 4)]
+        return tuple(NodeShare(node.node_id, node.epoch, SlotMask(1)) for node in some)
+
+    def promise(self) -> None:
+        """A job gets a promise, or the one it has moves or goes."""
+        for job in self._waiting():
+            start = self.random.choice((None, self.at + timedelta(seconds=self.random.randrange(100))))
+            cause = self.random.choice((PromiseCause.NODE, PromiseCause.OVERRUN))
+            match self.random.randrange(4) if job.job_id in self.cluster.promises else 9:
+                case 0:
+                    self.add(PromiseDropped(**self._of(job), cause=cause))
+                case 1 | 2:
+                    self.add(PromiseMoved(**self._of(job), shares=self._shares(), start=start, cause=cause))
+                case 9:
+                    self.add(StartPromised(**self._of(job), shares=self._shares(), start=start))
+                case _:
+                    pass
+
+    def earmark(self) -> None:
+        """GPUs are set aside for a job, and their runs are to end; or that is taken back."""
+        for job in self._waiting():
+            if job.job_id in self.cluster.earmarks:
+                if self.random.random() < 0.5:
+                    self.add(EarmarkDropped(**self._of(job), cause=EarmarkCause.CHANGED))
+            elif shares := self._shares():
+                held = {
+                    run_id for s in shares for run_id, mask in self.cluster.nodes[s.node_id].held.items() if mask & 1
+                }
+                victims = tuple(sorted(run_id for run_id in held if not self.cluster.runs[run_id].evicted_for))
+                moved = self.random.random() < 0.3
+                self.add(GpusEarmarked(**self._of(job), shares=shares, victims=victims, moved=moved))
+
+    def withdraw(self) -> None:
+        """A job may not run any more; one that waits may, on others' account."""
+        for job in self._waiting()[:1]:
+            self.add(AdmissionWithdrawn(**self._of(job)), JobAdmitted(**self._of(job), borrowing=True))
+
+
+def eventful(seed: int, steps: int) -> Eventful:
+    """What happened in a cluster, and much was said of it."""
+    history = Eventful(seed)
+    for _ in range(steps):
+        history.step()
+    return history
+
+
 @st.composite
 def histories(draw: st.DrawFn, *, steps: int = 80) -> list[Recorded]:
     """What a log could hold, and what it never should: events left out, doubled, in another order, or out of nowhere."""
-    events = [record.event for record in lived(draw(st.integers(0, 1_000_000)), steps).records]
+    kind = draw(st.sampled_from((lived, eventful)))
+    events = [record.event for record in kind(draw(st.integers(0, 1_000_000)), steps).records]
     for _ in range(draw(st.integers(0, 12))):
         first, second = draw(st.integers(0, len(events) - 1)), draw(st.integers(0, len(events) - 1))
         match draw(st.integers(0, 3)):

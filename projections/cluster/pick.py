@@ -50,15 +50,25 @@ def _gang(room: Room, gang: Gang) -> Picked | None:
     if gang.nodes and not room.has(gang.each, gang.nodes):
         return None
     if gang.nodes + (gang.rest is not None) == 1:
-        return _anywhere(room, gang)  # one node is in one rack, whether it says in which or not
+        gang = gang._replace(within="", required=False)  # one node is in one rack, whether it says in which or not
+        if not _opens_node(room, gang):
+            return _anywhere(room, gang)
     if gang.required or ((gang.within or room.policy is PlacePolicy.BEST_FIT) and room.cluster.spares):
         racks = room.racks(gang.each)
+        if sum(racks.spines.values()) < gang.nodes:
+            return None
         for domain, chosen in _domains(racks, gang, room.policy):
             if (picked := _filled(room, gang, racks, domain, chosen)) is not None:
                 return picked
         if gang.required or room.policy is PlacePolicy.BEST_FIT:
             return None
     return _anywhere(room, gang)
+
+
+def _opens_node(room: Room, gang: Gang) -> bool:
+    """Whether the one node of a gang will be one with nothing on it: then it matters in which rack."""
+    first = room.first(gang.each) if gang.nodes else None
+    return first is not None and (pool := room.pool_of(first)).free == pool.size
 
 
 def _anywhere(room: Room, gang: Gang) -> Picked | None:

@@ -17,6 +17,8 @@ from events.log.port import Log, Reader
 from events.log.streams import StreamSettings, found
 from events.log.wire import WireReader
 from events.node import ShareStarted
+from events.policy import PolicySet
+from events.queues import QueuesSet
 from runtime.nats import Connection, Login, connect
 
 NOW: Final = datetime(2026, 3, 14, 15, 9, 26, tzinfo=UTC)
@@ -67,6 +69,16 @@ def cancel(job: str) -> JobCancelRequested:
 def started(run: str) -> ShareStarted:
     """A report of a node."""
     return ShareStarted(at=NOW, node_id=NODE, node_epoch=NodeEpoch(START), run_id=RunId(run))
+
+
+def policy(replaces: Position | None) -> PolicySet:
+    """A document over the one at that position."""
+    return PolicySet(at=NOW, replaces=replaces)
+
+
+def queues(replaces: Position | None) -> QueuesSet:
+    """Another document over the one at that position."""
+    return QueuesSet(at=NOW, replaces=replaces)
 
 
 @asynccontextmanager

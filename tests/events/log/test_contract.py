@@ -5,12 +5,12 @@ from contextlib import aclosing
 
 import pytest
 
-from events.base import START, Event, Position, Unreadable, position_of, sequence_of
+from events.base import START, Event, Position, StandingDocument, Unreadable, position_of, sequence_of
 from events.codec import Codec, Stamp
 from events.head import LogFounded
 from events.job import JobSubmitted
 from events.log.port import BATCH_MAX, QUIET_S, STRETCH_MAX, Broken, Conflict
-from tests.events.log.rigs import Rig, cancel, decided, following, read_to, started, submitted, taken
+from tests.events.log.rigs import Rig, cancel, decided, following, policy, queues, read_to, started, submitted, taken
 
 FIRST = position_of(1, 1)
 
@@ -89,6 +89,41 @@ async def test_of_many_who_submit_one_job_one_does(rig: Rig) -> None:
     records = await read_to(rig.reader, await rig.log.end())
     assert len(records) == 3
     assert sum(isinstance(r.event, JobSubmitted) for r in records) == 1
+
+
+async def test_a_document_is_written_over_the_one_that_was_seen(rig: Rig) -> None:
+    """And over no other: not over a later one, an earlier one, or none where there is one; also within a batch."""
+    for over in (FIRST, Position(FIRST + 7)):
+        with pytest.raises(Conflict):
+            await rig.log.record([policy(over)])
+    first = await rig.log.record([policy(START)])
+    for facts in (
+        [policy(START)],
+        [policy(FIRST)],
+        [started("j1-1"), policy(Position(first + 1)), submitted("j1")],
+        [policy(first), policy(first)],
+        [policy(None), policy(first)],
+    ):
+        with pytest.raises(Conflict):
+            await rig.log.record(facts)
+    assert await rig.log.end() == first
+
+    second = await rig.log.record([started("j1-1"), policy(first), queues(START), submitted("j1")])
+    anyway = await rig.log.record([policy(None)])
+
+    assert (second, anyway) == (first + 4, first + 5)
+    records = await read_to(rig.reader, anyway, after=first)
+    assert [r.event.replaces for r in records if isinstance(r.event, StandingDocument)] == [first, START, None]
+    assert await rig.log.record([policy(anyway), queues(Position(second - 1))]) == anyway + 2
+
+
+async def test_of_many_who_set_one_document_one_does(rig: Rig) -> None:
+    """Of the others nothing is written, the facts beside theirs included."""
+    facts = [[started(f"j{n}-1"), policy(START)] for n in range(8)]
+    outcomes = await asyncio.gather(*map(rig.log.record, facts), return_exceptions=True)
+
+    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Conflict"] * 7 + ["int"]
+    assert await rig.log.end() == FIRST + 2
 
 
 async def test_calls_may_overlap(rig: Rig) -> None:

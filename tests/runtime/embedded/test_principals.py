@@ -56,7 +56,7 @@ async def gate(nats_server: EmbeddedNats, system: Connection) -> AsyncIterator[l
     """A gate answers asks and reports; the subjects that reached it."""
     connection = await connect(nats_server.login("gate"), name="gate")
     heard: list[str] = []
-    for subject in (SUBJECTS.asks, SUBJECTS.reports):
+    for subject in (SUBJECTS.asks, SUBJECTS.reports, SUBJECTS.operate):
         subscription = await connection.subscribe(subject, queue="gate", cb=_answering(heard))
         assert subscription.queue == "gate"
     await connection.flush()
@@ -115,6 +115,9 @@ WRITING = [
     "muster.main.ev.fleet.node-1",
     "muster.main.desired.node-1",
     "muster.main.desired.node-2",
+    "muster.main.ev.queues",
+    "muster.main.ev.policy",
+    "muster.main.ev.operator.node-1",
     "muster.main.moved",
     "muster.main.why",
     "$KV.LEASE.leader",
@@ -132,8 +135,18 @@ OF_OTHERS = {
         "muster.main.log.node-1.j.r.0",
         f"$JS.API.DIRECT.GET.{DESIRED_STREAM}.muster.main.desired.node-1",
         "_INBOX.team-blue.x",
+        "muster.main.operate",
+        f"$JS.API.DIRECT.GET.{EVENTS}.muster.main.ev.queues",
+    ],
+    "operator": [
+        "muster.main.ask.red",
+        "muster.main.report.node-1",
+        "muster.main.hb.node-1",
+        f"$JS.API.DIRECT.GET.{EVENTS}.muster.main.ev.intake.red.j1",
+        f"$JS.API.DIRECT.GET.{EVENTS}.muster.main.ev.operator.node-1",
     ],
     "agent-node-1": [
+        "muster.main.operate",
         "muster.main.report.node-2",
         "muster.main.hb.node-2",
         "muster.main.hb.control-1",
@@ -160,6 +173,16 @@ LISTENING = {
         "muster.main.ask.*",
         "muster.main.desired.node-1",
         "$JS.EVENT.>",
+        "muster.main.operate",
+    ],
+    "operator": [
+        ">",
+        "_INBOX.>",
+        "_INBOX.gate.>",
+        "muster.main.ev.>",
+        "muster.main.ev.policy",
+        "muster.main.operate",
+        "muster.main.ask.*",
     ],
     "agent-node-1": [
         ">",
@@ -177,7 +200,7 @@ LISTENING = {
 }
 
 
-@pytest.mark.parametrize("user", ["team-red", "agent-node-1"])
+@pytest.mark.parametrize("user", ["team-red", "agent-node-1", "operator"])
 async def test_neither_writes_reads_or_administers_what_is_not_its_own(
     user: str, nats_server: EmbeddedNats, system: Connection, gate: list[str]
 ) -> None:
@@ -196,7 +219,7 @@ async def test_neither_writes_reads_or_administers_what_is_not_its_own(
     await connection.close()
 
 
-@pytest.mark.parametrize("user", ["team-red", "agent-node-1"])
+@pytest.mark.parametrize("user", ["team-red", "agent-node-1", "operator"])
 async def test_neither_listens_to_what_is_not_its_own(user: str, nats_server: EmbeddedNats, system: Connection) -> None:
     """Every such subscription is refused by the server: inboxes of others above all, where answers go."""
     connection = await connect(nats_server.login(user), name=user)
@@ -212,7 +235,7 @@ async def test_neither_listens_to_what_is_not_its_own(user: str, nats_server: Em
     await connection.close()
 
 
-@pytest.mark.parametrize("user", ["team-red", "agent-node-1"])
+@pytest.mark.parametrize("user", ["team-red", "agent-node-1", "operator"])
 async def test_answers_cannot_be_sent_to_where_one_may_not_write(
     user: str, nats_server: EmbeddedNats, system: Connection, gate: list[str]
 ) -> None:
@@ -224,8 +247,10 @@ async def test_answers_cannot_be_sent_to_where_one_may_not_write(
             "muster.main.report.node-1",
             f"$JS.API.DIRECT.GET.{DESIRED_STREAM}.muster.main.desired.node-1",
         ],
+        "operator": ["muster.main.operate", f"$JS.API.DIRECT.GET.{EVENTS}.muster.main.ev.policy"],
     }[user]
-    replies = [*WRITING, *OF_OTHERS["team-red"], *OF_OTHERS["agent-node-1"]]
+    others = [*WRITING, *OF_OTHERS["team-red"], *OF_OTHERS["agent-node-1"]]
+    replies = [subject for subject in others if subject not in allowed]  # its own it may write in any case
     for request in allowed:
         for reply in replies:
             await connection.publish(request, b"", reply=reply)

@@ -10,19 +10,33 @@ import msgspec
 import nats.errors
 import pytest
 
-from events.ask import Accepted, Answer, Cancel, RefusalCode, Refused, Report, Submit
-from events.base import GpuUuid, NodeId, TeamId
+from events.ask import (
+    Accepted,
+    Answer,
+    Cancel,
+    Cordon,
+    RefusalCode,
+    Refused,
+    Report,
+    SetPolicy,
+    SetQueues,
+    Submit,
+    Uncordon,
+)
+from events.base import START, GpuUuid, NodeId, TeamId
 from events.job import JobSubmitted
 from events.log.append import JetStreamLog
+from events.log.memory import MemoryLog
 from events.log.streams import StreamSettings, found
 from events.node import NodeJoined
+from events.policy import PolicySet
 from events.subjects import Subjects
 from runtime.clock import SystemClock
 from runtime.embedded.nats import EmbeddedNats
 from runtime.embedded.principals import agent_user, team_user
 from runtime.nats import Connection, connect
 from services.gate.gate import Gate, open_gate
-from services.gate.serve import serve
+from services.gate.serve import answer_operator, serve
 from tests.fixtures.waiting import freeze
 
 RED, BLUE, NODE = TeamId("red"), TeamId("blue"), NodeId("node-1")
@@ -162,6 +176,10 @@ async def test_nobody_speaks_as_another(cell: Cell) -> None:
         (team_user(RED), SUBJECTS.report(NODE)),
         (agent_user(NODE), SUBJECTS.report(NodeId("node-2"))),
         (agent_user(NODE), SUBJECTS.ask(RED)),
+        (team_user(RED), SUBJECTS.operate),
+        (agent_user(NODE), SUBJECTS.operate),
+        ("operator", SUBJECTS.ask(RED)),
+        ("operator", SUBJECTS.report(NODE)),
     ]:
         with pytest.raises(nats.errors.Error):
             await cell.ask(user, subject, submit(), within_s=0.3)
@@ -169,6 +187,66 @@ async def test_nobody_speaks_as_another(cell: Cell) -> None:
     assert isinstance(forged, Refused)
     assert forged.code is RefusalCode.FORBIDDEN
     assert await cell.log.end() == before
+
+
+async def test_an_operator_sets_documents_and_cordons_nodes(cell: Cell) -> None:
+    """By whom is said by the subject; the documents that hold can be read by their subjects."""
+    await cell.ask(agent_user(NODE), SUBJECTS.report(NODE), joining())
+    asks = (
+        SetQueues(document={"queues": [{"name": "red", "weight": 2}]}, replaces=START),
+        SetPolicy(document={"order": "fifo"}, replaces=START),
+        Cordon(node_ids=(NODE,), reason="fan"),
+        Uncordon(node_ids=(NODE,)),
+    )
+    for ask in asks:
+        answer = await cell.ask("operator", SUBJECTS.operate, msgspec.json.encode(ask))
+        assert isinstance(answer, Accepted), answer
+        recorded = await cell.log.read(answer.position)
+        assert recorded is not None
+        assert recorded.event.by == "operator"
+    operator = await cell.connection("operator")
+    read = await operator.request(f"$JS.API.DIRECT.GET.EVENTS_0001.{SUBJECTS.events_prefix}queues", b"", timeout=5)
+    assert msgspec.json.decode(read.data)["data"]["queues"] == [{"name": "red", "weight": 2}]
+
+
+async def test_of_two_operators_at_once_one_sets_the_document(cell: Cell) -> None:
+    """Through gates of two processes, over the same position: the log decides, and nothing of the other is written."""
+    connection = await connect(cell.server.login("gate"), name="gate-2")
+    async with open_gate(JetStreamLog(connection), CLOCK) as second:
+        over = START
+        for turn in range(5):
+            asks = [SetPolicy(document={"promises": 1 + turn * 2 + n}, replaces=over) for n in range(2)]
+            before = await cell.log.end()
+            answers = await asyncio.gather(cell.gate.set_document(asks[0], "a"), second.set_document(asks[1], "b"))
+            (won,) = [answer for answer in answers if isinstance(answer, Accepted)]
+            (lost,) = [answer for answer in answers if isinstance(answer, Refused)]
+            assert (lost.code, lost.position) == (RefusalCode.MOVED, won.position)
+            assert await cell.log.end() == won.position == before + 1
+            over = won.position
+        last = await cell.log.last("policy")
+        assert last is not None
+        assert isinstance(last.event, PolicySet)
+        assert last.event.by == ("a" if last.event.promises % 2 else "b")
+    await connection.close()
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"", b"{", b"null", b'{"ask":"submit","key":"k","spec":{}}', b'{"ask":"set_policy","document":{}}',
+        b'{"ask":"set_policy","document":{},"replaces":-1}', b'{"ask":"set_queues","document":[],"replaces":0}',
+        b'{"ask":"cordon","node_ids":[]}', b'{"ask":"cordon","node_ids":["n"],"why":1}', b"[" * 100_000,
+        b'{"ask":"set_policy","document":{"order":"' + b"x" * 300_000 + b'"},"replaces":0}',
+    ],
+)  # fmt: skip
+async def test_what_is_no_operators_ask_is_refused(payload: bytes) -> None:
+    """A document that does not say what it replaces included. An answer in any case, and nothing is written."""
+    log = MemoryLog("main", CLOCK.now)
+    async with open_gate(log, CLOCK) as gate:
+        answer = await answer_operator(gate, payload)
+    assert isinstance(answer, Refused)
+    assert answer.code in {RefusalCode.INVALID, RefusalCode.TOO_LARGE}
+    assert log.stretch() == ()
 
 
 async def test_a_server_that_does_not_answer_means_unknown_and_the_same_key_finds_out(cell: Cell) -> None:

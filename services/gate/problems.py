@@ -128,7 +128,7 @@ def _sentence(detail: ErrorDetails, model: type[BaseModel]) -> tuple[str, str]:
 
 def _did_you_mean(path: tuple[int | str, ...], model: type[BaseModel]) -> str:
     typed = str(path[-1])
-    known = list(_model_at(path[:-1], model).model_fields)
+    known = [field.alias or name for name, field in _model_at(path[:-1], model).model_fields.items()]
     other = OTHER_NAMES.get(typed.lower().replace("-", "_"), "")
     if other in known:
         return f"did you mean {other}?"

@@ -3,18 +3,21 @@
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from events.base import JobId, TeamId
+from events.base import JobId
 from events.job import IMPOSSIBLE, HoldCode
 from events.policy import JobOrder
 from projections.cluster.entitlement import Standing
-from projections.cluster.job import Job, OrderKey, Shape
+from projections.cluster.index import line_of
+from projections.cluster.job import Job, JobState, OrderKey, Shape
 from projections.cluster.overlay import Lines
 from projections.cluster.state import Cluster, Line
 from projections.cluster.supply import accepts
 
 LINES_MAX: Final = 2_000  # above so many the order between teams is left out of the count
 OUT_OF_TURN: Final = IMPOSSIBLE | {HoldCode.QUEUE_PAUSED}  # what waits so is tried by nobody
-OPEN: Final = frozenset({HoldCode.NOT_EVALUATED})
+
+Class = tuple[bool, int]  # beyond its team's share or within it, and its priority class: the less comes first
+Waiting = Lines[Line, JobId]
 
 
 class Turn(NamedTuple):
@@ -30,15 +33,18 @@ def turn_of(cluster: Cluster, job: Job, standing: Standing, *, among_all: bool) 
     Jobs that can never start, or whose queue is stopped, take no turn and are not counted; nor are those in their back-off.
     """
     lines = list(_lines(cluster, job, among_all=among_all))
-    order = _Order(cluster, standing, fair=cluster.policy.order is JobOrder.FAIR and len(lines) <= LINES_MAX)
-    ahead, first = 0, None
+    fair = cluster.policy.order is JobOrder.FAIR and len(lines) <= LINES_MAX
+    order = _Order(cluster, standing, job, fair=fair)
+    ahead, first = order.promised(), order.first_promised()
+    best: tuple[Class, tuple[float, ...], OrderKey, JobId] | None = None
     for waiting, line in lines:
-        before = order.before(waiting, line, job)
+        before = order.before(waiting, line)
         ahead += before
         if before and shares_a_type(job.shape, line.shape):
             key, job_id = next(waiting.line(line))
-            first = min(first or (order.of(line, key), job_id), (order.of(line, key), job_id))
-    return Turn(ahead, first[1] if first is not None else None)
+            entry = (*order.of(line), key, job_id)
+            best = entry if best is None else min(best, entry)
+    return Turn(ahead, first or (best[3] if best is not None else None))
 
 
 def shares_a_type(one: Shape, other: Shape) -> bool:
@@ -46,56 +52,65 @@ def shares_a_type(one: Shape, other: Shape) -> bool:
     return not one.gpu_types or not other.gpu_types or any(accepts(one, gpu_type) for gpu_type in other.gpu_types)
 
 
-def _lines(cluster: Cluster, job: Job, *, among_all: bool) -> Iterator[tuple[Lines[Line, JobId], Line]]:
-    for waiting in (cluster.admitted, cluster.queue):
-        for line in waiting.groups():
-            if among_all:
-                counts = line.hold in OPEN if waiting is cluster.queue else line.hold not in OUT_OF_TURN
-            else:
-                counts = line.team == job.team and line.hold not in OUT_OF_TURN
-            if counts:
-                yield waiting, line
+def _lines(cluster: Cluster, job: Job, *, among_all: bool) -> Iterator[tuple[Waiting, Line]]:
+    for line in cluster.admitted.groups():
+        if line.hold not in OUT_OF_TURN and (among_all or line.team == job.team):
+            yield cluster.admitted, line
+    for line in cluster.queue.groups():
+        new = among_all and line.hold is HoldCode.NOT_EVALUATED
+        if new or (not among_all and line.team == job.team and line.hold not in OUT_OF_TURN):
+            yield cluster.queue, line
 
 
 class _Order:
-    """The order of the policy, with what teams have where it counts."""
+    """The order of the policy, as seen from one job: what teams have counts where the policy says so."""
 
-    def __init__(self, cluster: Cluster, standing: Standing, *, fair: bool) -> None:
+    def __init__(self, cluster: Cluster, standing: Standing, job: Job, *, fair: bool) -> None:
         self._cluster = cluster
         self._standing = standing
         self._fair = fair
-        self._beyond: dict[tuple[TeamId, Shape, int], bool] = {}
+        self._job = job
+        self._key = cluster.key(job)
+        self._promise = cluster.promises.get(job.job_id) if fair else None
+        self._mine = self.of(line_of(job))
 
-    def of(self, line: Line, key: OrderKey) -> tuple[bool, tuple[float, ...], tuple[float, ...], OrderKey]:
-        """What an entry of a line is compared by: beyond the share, class, what its team has, age."""
+    def of(self, line: Line) -> tuple[Class, tuple[float, ...]]:
+        """The class of a line's jobs, and what their team has for its weight."""
         if not self._fair:
-            return (False, key, (), ())
-        rank = int(key[0])
-        return (self._is_beyond(line.team, line.shape, rank), key[:1], self._standing.least(line.team), key[1:])
+            return (False, 0), ()
+        gpu_type = self._standing.wants(line.shape.gpu_types)
+        gpus = line.shape.min_gpus or line.shape.gpus
+        beyond = not self._standing.within(line.team, gpu_type, gpus, rank=line.rank)
+        return (beyond, line.rank), self._standing.least(line.team)
 
-    def before(self, waiting: Lines[Line, JobId], line: Line, job: Job) -> int:
-        """How many of a line come before the job."""
-        key = self._cluster.key(job)
-        if not self._fair:
-            return waiting.count_before(line, key)
-        mine = self.of(Line(job.team, job.shape, job.hold), key)
-        before = 0
-        for rank in range(job.rank + 1 if not mine[0] else 4):
-            begins, ends = waiting.count_before(line, (rank,)), waiting.count_before(line, (rank + 1,))
-            if begins == ends:
-                continue
-            theirs = self.of(line, (rank, 0))
-            if theirs[:3] < mine[:3]:
-                before += ends - begins
-            elif theirs[:3] == mine[:3]:
-                before += waiting.count_before(line, (rank, *key[1:])) - begins
-        return before
+    def before(self, waiting: Waiting, line: Line) -> int:
+        """How many of a line come before the job, promises aside."""
+        theirs = self.of(line)
+        if theirs[0] == self._mine[0] and self._promise is not None:
+            return 0  # a promised job is the first of its class
+        if theirs == self._mine:
+            return waiting.count_before(line, self._key)
+        return waiting.count(line) if theirs < self._mine else 0
 
-    def _is_beyond(self, team: TeamId, shape: Shape, rank: int) -> bool:
-        known = self._beyond.get((team, shape, rank))
-        if known is None:
-            gpu_type = self._standing.wants(shape.gpu_types)
-            gpus = shape.min_gpus or shape.gpus
-            known = not self._standing.within(team, gpu_type, gpus, rank=rank)
-            self._beyond[team, shape, rank] = known
-        return known
+    def promised(self) -> int:
+        """How many more come before it since they are promised a start: they are the first of their class."""
+        return sum(self._passes(job) for job in self._others())
+
+    def first_promised(self) -> JobId | None:
+        """The first of those that do, if it could take the same GPUs."""
+        passing = (job for job in self._others() if self._passes(job) and shares_a_type(job.shape, self._job.shape))
+        return next((job.job_id for job in passing), None)
+
+    def _others(self) -> Iterator[Job]:
+        if self._fair:
+            jobs = (self._cluster.jobs[job_id] for job_id in self._cluster.promises if job_id != self._job.job_id)
+            yield from (job for job in jobs if job.state is JobState.ADMITTED)
+
+    def _passes(self, other: Job) -> bool:
+        """Whether it is before the job only for its promise."""
+        theirs = self.of(line_of(other))
+        if theirs[0] != self._mine[0]:
+            return False
+        if self._promise is not None:
+            return self._cluster.promises[other.job_id].position < self._promise.position
+        return (theirs, self._cluster.key(other)) > (self._mine, self._key)

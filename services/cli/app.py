@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from services.cli import cluster, events, fleet, jobs, logs, submit
+from services.cli import cluster, events, fleet, jobs, logs, node, policy, queue, simulate, submit, why
 from services.cli.failure import EXIT_CODES, ExitCode, Failure, say
 from services.main.local import Fault
 
@@ -21,17 +21,20 @@ app = typer.Typer(
     epilog=EXIT_CODES,
 )
 
-JOBS, LOOK, RUN = "Jobs", "Looking", "Running a cluster"
+JOBS, LOOK, OPERATE, RUN = "Jobs", "Looking", "Operating", "Running a cluster"
 PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
 app.command(rich_help_panel=JOBS)(submit.submit)
 app.command(rich_help_panel=JOBS, context_settings=PASS_ON)(submit.run)
-for of_jobs in (jobs.jobs, jobs.job, jobs.why, logs.logs, jobs.wait, jobs.cancel):
+for of_jobs in (jobs.jobs, jobs.job, why.why, logs.logs, jobs.wait, jobs.cancel):
     app.command(rich_help_panel=JOBS)(of_jobs)
 for looking in (fleet.nodes, fleet.queues, events.events):
     app.command(rich_help_panel=LOOK)(looking)
+for operating in (queue, policy, node):
+    app.add_typer(operating.app, rich_help_panel=OPERATE)
 for running in (cluster.up, cluster.demo, cluster.rebuild, cluster.verify, cluster.serve, cluster.agent):
     app.command(rich_help_panel=RUN)(running)
+app.add_typer(simulate.app, name="simulate", rich_help_panel=LOOK)
 
 
 def _show_version(*, wanted: bool) -> None:

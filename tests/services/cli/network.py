@@ -16,6 +16,7 @@ class Network(NamedTuple):
     url: str
     answers: list[tuple[int, Any]]
     asked: list[tuple[str, Any]]
+    headers: list[dict[str, str]]  # of what it was asked, by their names in lower case
 
 
 @contextmanager
@@ -23,11 +24,13 @@ def open_network() -> Iterator[Network]:
     """A server in a thread of this process."""
     answers: list[tuple[int, Any]] = []
     asked: list[tuple[str, Any]] = []
+    headers: list[dict[str, str]] = []
 
     class Handler(BaseHTTPRequestHandler):
         def answer(self) -> None:
             length = int(self.headers.get("content-length", 0))
             asked.append((self.path, json.loads(self.rfile.read(length)) if length else None))
+            headers.append({name.lower(): value for name, value in self.headers.items()})
             status, document = answers.pop(0) if len(answers) > 1 else answers[0]
             if status == DROP:
                 self.close_connection = True
@@ -38,7 +41,7 @@ def open_network() -> Iterator[Network]:
             self.end_headers()
             self.wfile.write(body)
 
-        do_GET = do_POST = answer  # noqa: N815  # names of the library's
+        do_GET = do_POST = do_PUT = answer  # noqa: N815  # names of the library's
 
         def log_message(self, *_args: object) -> None:
             """Nothing is logged."""
@@ -46,7 +49,7 @@ def open_network() -> Iterator[Network]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    yield Network(f"http://127.0.0.1:{server.server_port}", answers, asked)
+    yield Network(f"http://127.0.0.1:{server.server_port}", answers, asked, headers)
     server.shutdown()
     thread.join()
     server.server_close()

@@ -2,10 +2,17 @@
 
 import asyncio
 
+from msgspec.structs import replace
+
+from events.base import START
+from events.log.append import JetStreamLog
 from events.log.streams import StreamSettings
+from events.policy import JobOrder, PolicySet
 from runtime.embedded.nats import EmbeddedNats
+from runtime.nats import connect
 from runtime.postgres import create_pool
-from services.main.found import found_log, migrate
+from services.main.found import found_log, migrate, set_lost_after
+from services.main.local import CLOCK
 
 
 async def test_founding_again_finds_the_same_log(nats_server: EmbeddedNats) -> None:
@@ -34,3 +41,29 @@ async def test_migrating_again_changes_nothing(postgres_dsn: str) -> None:
     pool = await create_pool(postgres_dsn, name="test", size_max=1)
     assert await pool.fetchval("SELECT count(*) FROM live.job_view") == 0
     await pool.close()
+
+
+async def test_a_start_changes_two_fields_of_the_policy_and_no_others(nats_server: EmbeddedNats) -> None:
+    """What an operator applied stays; said again, nothing is written; over none, all else has its default."""
+    await found_log(nats_server.login("system"), StreamSettings())
+    login = nats_server.login("gate")
+    connection = await connect(login, name="operator")
+    log = JetStreamLog(connection)
+
+    await set_lost_after(login, 30.0)
+    first = await log.last("policy")
+    assert first is not None
+    assert first.event == replace(
+        PolicySet(at=first.event.at, by="up", suspect_after_s=10.0, lost_after_s=30.0), replaces=START
+    )
+    await set_lost_after(login, 30.0)
+    assert await log.end() == first.position
+
+    applied = PolicySet(at=CLOCK.now(), by="api:ada", order=JobOrder.FIFO, promises=7, replaces=first.position)
+    position = await log.record([applied])
+    await asyncio.gather(set_lost_after(login, 60.0), set_lost_after(login, 60.0))
+    last = await log.last("policy")
+    assert last is not None
+    wanted = replace(applied, at=last.event.at, by="up", suspect_after_s=20.0, lost_after_s=60.0, replaces=position)
+    assert (last.event, last.position) == (wanted, position + 1)
+    await connection.close()

@@ -19,9 +19,12 @@ SUPERVISOR_MARK: Final = "MUSTER_SUPERVISES"  # on supervisors only
 class Places:
     """Where a run finds its things."""
 
-    def __init__(self, *, data_dir: Path, checkpoint_dir: Path, stop_file: Path, workdir: Path) -> None:
+    def __init__(
+        self, *, data_dir: Path, checkpoint_dir: Path, checkpoint_file: Path, stop_file: Path, workdir: Path
+    ) -> None:
         self.data_dir = data_dir
         self.checkpoint_dir = checkpoint_dir
+        self.checkpoint_file = checkpoint_file
         self.stop_file = stop_file
         self.workdir = workdir
 
@@ -55,6 +58,7 @@ def of_rank(share: DesiredShare, local_rank: int, base: Mapping[str, str], place
         "MUSTER_ATTEMPT": str(share.attempt),
         "MUSTER_TEAM": share.team,
         "MUSTER_CHECKPOINT_DIR": str(places.checkpoint_dir),
+        "MUSTER_CHECKPOINT_FILE": str(places.checkpoint_file),
         "MUSTER_STOP_FILE": str(places.stop_file),
         DATA_MARK: str(places.data_dir),
     }

@@ -12,8 +12,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from agent import cgroups, procfs
+from agent.checkpoints import number_in
 from agent.core.action import Decline, EndLeftovers, Forget, Local, Start, Stop
-from agent.core.found import LIVING, Found, Stopping, Trace
+from agent.core.found import LIVING, Found, Stopping, Told, Trace
 from agent.core.reconcile import in_question
 from agent.gpus import Gpus
 from agent.processes import Processes, kill
@@ -27,6 +28,7 @@ from runtime.logging import get_logger
 
 logger = get_logger(__name__)
 
+SAVED_EVERY_S: Final = 5.0  # between two reports of checkpoints of one run; the last one comes with its end
 UNSHIPPED_S: Final = 600.0  # so long after a run's end its output is waited for, then it is forgotten without
 
 
@@ -37,6 +39,7 @@ class Node:
         self.records = records
         self.identity = identity
         self.gpus = gpus
+        self.description = identity.description  # as it is now
         self.shipper: LogShipper | None = None  # before there is a connection, output waits
         self._processes = processes
         self._clock = clock
@@ -60,6 +63,7 @@ class Node:
             epoch=self.identity.epoch,
             gpus=frozenset(self.gpus.uuids),
             pooled=frozenset(self.identity.pooled),
+            described=self.identity.description == self.description,
             leftovers=self._leftovers(),
             silent_s=silent_s,
             lost_after_s=lost_after_s,
@@ -116,7 +120,8 @@ class Node:
     def joined(self, epoch: NodeEpoch) -> None:
         """A new life of the node began at `epoch`: no GPU is in the pool."""
         uuids = tuple(self.gpus.uuids)
-        self.keep_identity(replace(self.identity, epoch=epoch, boot_id=self._boot_id, gpu_uuids=uuids, pooled=()))
+        life = replace(self.identity, epoch=epoch, boot_id=self._boot_id, gpu_uuids=uuids, pooled=())
+        self.keep_identity(replace(life, description=self.description))
         logger.info("node_joined", node_id=self.identity.node_id, epoch=epoch, gpus=len(uuids))
 
     @property
@@ -141,7 +146,17 @@ class Node:
             stopping=Stopping(stop.why, now_s - stop.began_s, stop.step) if stop else None,
             told=record.told,
         )
+        trace = replace(trace, saved=self._saved(record, now_s, ended=not trace.alive))
         return trace if trace.alive else replace(trace, shipped=self._shipped(record, now_s))
+
+    def _saved(self, record: RunRecord, now_s: float, *, ended: bool) -> int:
+        """The checkpoint of a run that is to be told now: rank 0 says so, on its node, and not too often."""
+        if record.start.share.first_rank or record.start.declined or Told.ENDED in record.told:
+            return 0
+        if not ended and record.saved and now_s < record.saved_s + SAVED_EVERY_S:
+            return 0
+        number = number_in(record.checkpoint_file)
+        return number if number > record.saved else 0
 
     def _shipped(self, record: RunRecord, now_s: float) -> bool:
         if self.shipper is not None and not self.shipper.waits(record):

@@ -43,7 +43,11 @@ class Processes:
         share = record.start.share
         checkpoints = self._checkpoint_dir(record, share.job_id)
         places = Places(
-            data_dir=self._data_dir, checkpoint_dir=checkpoints, stop_file=record.stop_file, workdir=workdir
+            data_dir=self._data_dir,
+            checkpoint_dir=checkpoints,
+            checkpoint_file=record.checkpoint_file,
+            stop_file=record.stop_file,
+            workdir=workdir,
         )
         rank = share.first_rank
         try:

@@ -1,6 +1,7 @@
 """What an agent keeps on its disk: who it is, and for each run that it ever began or declined, what became of it here.
 
-lock  identity.json  as_of  contact  runs/<run>/{start.json, stop.json, told, shipped.json, stop, rank-N.{lock,exit,log}}
+lock  identity.json  as_of  contact
+runs/<run>/{start.json, stop.json, told, shipped.json, stop, checkpoint, saved, rank-N.{lock,exit,log}}
 """
 
 import os
@@ -13,6 +14,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from agent.checkpoints import number_in
 from agent.core.found import Step, Told, Why
 from events.base import GpuUuid, JobId, NodeEpoch, NodeId, Position, RunId
 from events.desired import DesiredShare
@@ -28,6 +30,13 @@ GONE: Final = ".gone-"  # before the name of a folder that is being removed
 T = TypeVar("T")
 
 
+class Description(msgspec.Struct, frozen=True, kw_only=True):
+    """What jobs may ask of a node."""
+
+    labels: dict[str, str] = {}
+    taints: tuple[str, ...] = ()
+
+
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
     """Who this agent is, and which life of the node it is in."""
 
@@ -39,6 +48,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     gpu_uuids: tuple[GpuUuid, ...] = ()  # likewise
     epoch: NodeEpoch = NodeEpoch(0)  # 0: not made known yet
     pooled: tuple[GpuUuid, ...] = ()  # reported clean in it
+    description: Description = Description()  # reported of it last
 
 
 class StartRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +97,8 @@ class RunRecord:
     start: StartRecord
     stop: StopRecord | None = None
     told: frozenset[Told] = field(default_factory=frozenset)
+    saved: int = 0  # the last checkpoint that was told
+    saved_s: float = 0.0  # when that was, by this agent, on the machine's monotonic clock
 
     def path(self, rank: int, kind: str) -> Path:
         """A file of one rank: `lock`, `exit` or `log`."""
@@ -97,6 +109,11 @@ class RunRecord:
         """The numbers in the gang of the ranks that the share starts."""
         share = self.start.share
         return range(share.first_rank, share.first_rank + share.local_size) if not self.start.declined else range(0)
+
+    @property
+    def checkpoint_file(self) -> Path:
+        """Where the job writes the number of its last checkpoint that is safe."""
+        return self.folder / "checkpoint"
 
     @property
     def stop_file(self) -> Path:
@@ -172,6 +189,13 @@ class Records:
             with _noted("told"), (record.folder / "told").open("a") as file:
                 file.write(f"{told}\n")
 
+    def keep_saved(self, run_id: RunId, number: int, at_s: float) -> None:
+        """The gate has accepted that this checkpoint is safe: neither it nor one before it is told again."""
+        if (record := self.runs.get(run_id)) is not None:
+            record.saved, record.saved_s = number, at_s
+            with _noted("saved"):
+                _write(record.folder / "saved", b"%d" % number)
+
     def forget(self, run_id: RunId) -> None:
         """Nothing is kept of the run, except what it left in a folder of its own."""
         folder = self.runs.pop(run_id).folder
@@ -203,7 +227,8 @@ class Records:
             words = set(_read(folder / "told").decode().split())
             told = frozenset(word for word in Told if word in words)  # of a word that was cut off, nothing is known
             stop = _decoded(folder / "stop.json", StopRecord)
-            self.runs[start.share.run_id] = RunRecord(folder, start, stop, told)
+            saved = number_in(folder / "saved")
+            self.runs[start.share.run_id] = RunRecord(folder, start, stop, told, saved)
 
 
 def exit_of(record: RunRecord, rank: int) -> ExitRecord | None:

@@ -4,12 +4,20 @@ from typing import Final, Protocol
 
 from msgspec.structs import replace
 
-from agent.core.action import FoundClean, Join, Release, Report, ReportEnded, ReportStarted
+from agent.core.action import Describe, FoundClean, Join, Release, Report, ReportEnded, ReportSaved, ReportStarted
 from agent.core.found import Told
 from agent.node import Node
 from events.ask import AgentReport
 from events.base import NodeEpoch, Position
-from events.node import GpusFoundClean, GpusReleased, NodeJoined, ShareEnded, ShareStarted
+from events.node import (
+    CheckpointSaved,
+    GpusFoundClean,
+    GpusReleased,
+    NodeDescribed,
+    NodeJoined,
+    ShareEnded,
+    ShareStarted,
+)
 from runtime.clock import Clock
 
 MESSAGE_MAX: Final = 500  # characters that the gate takes
@@ -44,11 +52,18 @@ def event_of(action: Report, node: Node, place: Place, clock: Clock) -> AgentRep
                 address=place.address,
                 port_base=node.identity.port_base,
                 agent_version=place.version,
+                labels=node.description.labels,
+                taints=node.description.taints,
             )
+        case Describe(epoch):
+            said = node.description
+            return NodeDescribed(at=at, node_id=node_id, node_epoch=epoch, labels=said.labels, taints=said.taints)
         case FoundClean(epoch, gpus):
             return GpusFoundClean(at=at, node_id=node_id, node_epoch=epoch, gpu_uuids=gpus)
         case ReportStarted(epoch, run_id):
             return ShareStarted(at=at, node_id=node_id, node_epoch=epoch, run_id=run_id)
+        case ReportSaved(epoch, run_id, number):
+            return CheckpointSaved(at=at, node_id=node_id, node_epoch=epoch, run_id=run_id, number=number)
         case ReportEnded(epoch, run_id, end):
             return ShareEnded(
                 at=at,
@@ -64,7 +79,7 @@ def event_of(action: Report, node: Node, place: Place, clock: Clock) -> AgentRep
             return GpusReleased(at=at, node_id=node_id, node_epoch=epoch, run_id=run_id, slots=slots)
 
 
-def note(action: Report, node: Node, position: Position) -> None:
+def note(action: Report, node: Node, position: Position, clock: Clock) -> None:
     """The gate has accepted it: it is not told again."""
     records = node.records
     match action:
@@ -75,6 +90,11 @@ def note(action: Report, node: Node, position: Position) -> None:
             if epoch == node.identity.epoch:
                 pooled = tuple(sorted({*node.identity.pooled, *gpus}))
                 node.keep_identity(replace(node.identity, pooled=pooled))
+        case Describe(epoch):
+            if epoch == node.identity.epoch:
+                node.keep_identity(replace(node.identity, description=node.description))
+        case ReportSaved(run_id=run_id, number=number):
+            records.keep_saved(run_id, number, clock.monotonic())
         case ReportStarted(run_id=run_id):
             records.keep_told(run_id, Told.STARTED)
         case ReportEnded(run_id=run_id):

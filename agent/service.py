@@ -10,7 +10,18 @@ from typing import Final
 
 import msgspec
 
-from agent.core.action import Action, Decline, Forget, FoundClean, Join, Local, Report, Start
+from agent.core.action import (
+    Action,
+    Decline,
+    Forget,
+    Join,
+    Local,
+    Release,
+    Report,
+    ReportEnded,
+    ReportStarted,
+    Start,
+)
 from agent.core.found import Found
 from agent.core.reconcile import reconcile, superseded
 from agent.node import Node
@@ -308,7 +319,7 @@ class Agent:
 
     async def _flush(self, batch: list[Report], shipper: LogShipper) -> None:
         """The output of runs whose end is told now is where it belongs, if that can be done in a moment."""
-        ended = [action.run_id for action in batch if not isinstance(action, Join | FoundClean)]
+        ended = [action.run_id for action in batch if isinstance(action, ReportStarted | ReportEnded | Release)]
         with suppress(TimeoutError):
             async with asyncio.timeout(FLUSH_S):
                 for run_id in ended:
@@ -328,7 +339,7 @@ class Agent:
         match DECODE_ANSWER.decode(payload):
             case Accepted(position=position):
                 for action in batch:
-                    note(action, self._node, position)
+                    note(action, self._node, position, self._clock)
                     if isinstance(action, Join):
                         self._desired = None  # of the life before, perhaps of another log
                 self._told_at_once = min(REPORTS_MAX, self._told_at_once * 2)
@@ -345,7 +356,7 @@ class Agent:
         if refused.code in {RefusalCode.INVALID, RefusalCode.TOO_LARGE}:
             self._told_at_once = 1
             if len(batch) == 1 and not isinstance(batch[0], Join):
-                note(batch[0], self._node, self._node.records.as_of)
+                note(batch[0], self._node, self._node.records.as_of, self._clock)
 
 
 def _setting(event: asyncio.Event) -> Callable[[str], None]:

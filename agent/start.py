@@ -14,7 +14,7 @@ from agent.environment import inherited
 from agent.gpus import GPUS_MAX, Gpus, NvmlGpus, SimulatedGpus
 from agent.node import Node, host_name, identified, processes_of
 from agent.ports import free_block, held
-from agent.records import Records
+from agent.records import Description, Records
 from agent.service import Agent, Timing
 from events.base import NodeId
 from events.subjects import NAME_RULE, Subjects, is_name
@@ -71,6 +71,7 @@ async def serve(
         base = inherited(environ, node_id)
         processes = processes_of(data_dir, base, checkpoint_dir=checkpoint_dir, contain=contain)
         node = Node(records, identity, gpus, processes, clock=clock)
+        node.description = Description(labels=settings.said_labels, taints=settings.taints)
         timing = msgspec.convert(settings.model_dump(include=set(Timing.__struct_fields__)), Timing)
         place = Place(settings.address or _address(settings), importlib.metadata.version("musterbook"))
         await Agent(node, Subjects(settings.cell), place, clock=clock, timing=timing).run(settings.login)

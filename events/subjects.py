@@ -13,6 +13,9 @@ JOB_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 NAME_RULE: Final = "1 to 24 of a-z, 0-9 and -, beginning and ending with a letter or digit"
 JOB_NAME_RULE: Final = "1 to 40 of a-z, 0-9 and -, beginning and ending with a letter or digit"
 
+LABEL: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,62}")
+LABEL_RULE: Final = "1 to 63 letters, digits and . _ / -, the first a letter or digit"
+
 DESIRED_STREAM: Final = "DESIRED"
 HEARTBEATS_STREAM: Final = "HEARTBEATS"
 LOGS_STREAM: Final = "LOGS"
@@ -21,6 +24,11 @@ LOGS_STREAM: Final = "LOGS"
 def is_name(text: str) -> bool:
     """Whether `text` may be the name of a cell, a team or a node."""
     return NAME.fullmatch(text) is not None
+
+
+def is_label(text: str) -> bool:
+    """Whether `text` may be the name or the value of a label of a node, or a taint."""
+    return LABEL.fullmatch(text) is not None
 
 
 def is_job_name(text: str) -> bool:

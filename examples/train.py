@@ -5,6 +5,7 @@ MASTER_ADDR:MASTER_PORT, the others connect; each step all ranks send their grad
 every rank makes the same step. A rank that is missing, or goes away, fails the training with a message.
 
 Checkpoints go to MUSTER_CHECKPOINT_DIR, every few steps and when SIGUSR2 asks for one; a later attempt goes on there.
+MUSTER_CHECKPOINT_FILE then says which one is safe, so that it is known what a stop would cost.
 """
 
 import hashlib
@@ -23,6 +24,8 @@ RANK = int(os.environ.get("RANK", "0"))
 WORLD = int(os.environ.get("WORLD_SIZE", "1"))
 ADDRESS = (os.environ.get("MASTER_ADDR", "127.0.0.1"), int(os.environ.get("MASTER_PORT", "29500")))
 CHECKPOINT = Path(os.environ.get("MUSTER_CHECKPOINT_DIR", ".")) / "checkpoint.json"
+
+SAFE = os.environ.get("MUSTER_CHECKPOINT_FILE", "")
 
 STEPS = int(os.environ.get("STEPS", "40"))
 STEP_S = float(os.environ.get("STEP_S", "0.15"))  # what a step of a larger model would take
@@ -140,6 +143,10 @@ def save(step: int, weights: Vector) -> None:
         file.flush()
         os.fsync(file.fileno())
     partial.replace(CHECKPOINT)
+    if SAFE:
+        told = Path(SAFE + ".part")
+        told.write_text(str(step))
+        told.replace(SAFE)
 
 
 def begin(gang: Gang) -> tuple[int, Vector]:

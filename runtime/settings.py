@@ -7,10 +7,11 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from events.subjects import CELL_DEFAULT, NAME_RULE, is_name
+from events.job import Domain
+from events.subjects import CELL_DEFAULT, LABEL_RULE, NAME_RULE, is_label, is_name
 from runtime.nats import Login
 
 GPUS: Final = re.compile(r"nvml|simulated:(\d{1,4})(:[A-Za-z0-9-]{1,24})?")
@@ -97,6 +98,14 @@ class AgentSettings(CommonSettings):
     node_id: str = Field("", max_length=24, description="The node's name; empty: the host's.")
     gpus: str = Field("nvml", description="`nvml`, or `simulated:N` or `simulated:N:TYPE` for N that do not exist.")
     address: str = Field("", max_length=64, description="Where ranks of other nodes reach this one; empty: found.")
+    rack: str = Field("", description="The rack it stands in: its label `rack`.")
+    spine: str = Field("", description="The spine that its rack hangs on: its label `spine`.")
+    labels: Annotated[dict[str, str], NoDecode] = Field(
+        {}, max_length=32, description="What jobs may ask of it, as `fabric=ib,disk=nvme`."
+    )
+    taints: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), max_length=32, description="Only jobs that tolerate all of these come here; separated by commas."
+    )
     heartbeat_every_s: float = Field(10.0, ge=0.1, le=60.0, description="Seconds between heartbeats.")
     reread_every_s: float = Field(30.0, ge=0.5, le=300.0, description="Seconds between looks at what is desired.")
     lost_after_s: float = Field(60.0, ge=1.0, le=3_600.0, description="Seconds of silence after which a node is lost.")
@@ -108,6 +117,39 @@ class AgentSettings(CommonSettings):
         if node_id and not is_name(node_id):
             raise ValueError(f"the node id is a name: {NAME_RULE}")
         return node_id
+
+    @field_validator("labels", mode="before")
+    @classmethod
+    def _labels_by_commas(cls, value: Any) -> Any:  # noqa: ANN401 - as typed
+        if not isinstance(value, str):
+            return value
+        pairs = [part.strip().partition("=") for part in value.split(",") if part.strip()]
+        if any(not equals for _, equals, _ in pairs) or len({name for name, _, _ in pairs}) < len(pairs):
+            raise ValueError("labels are name=value,name=value, each name once")
+        return {name.strip(): text.strip() for name, _, text in pairs}
+
+    @field_validator("taints", mode="before")
+    @classmethod
+    def _taints_by_commas(cls, value: Any) -> Any:  # noqa: ANN401 - as typed
+        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _what_it_says_of_itself_is_legal(self) -> "AgentSettings":
+        for domain, name in ((Domain.RACK, self.rack), (Domain.SPINE, self.spine)):
+            if name and self.labels.get(domain, name) != name:
+                raise ValueError(
+                    f"labels: {domain} is {self.labels[domain]!r} there and {name!r} in MUSTER_{domain.upper()}"
+                )
+        for text in (*self.said_labels, *self.said_labels.values(), *self.taints):
+            if not is_label(text):
+                raise ValueError(f"labels, taints, rack, spine: {text!r} is none; each is {LABEL_RULE}")
+        return self
+
+    @property
+    def said_labels(self) -> dict[str, str]:
+        """All its labels, those of its place among them."""
+        place = {Domain.RACK: self.rack, Domain.SPINE: self.spine}
+        return self.labels | {domain.value: name for domain, name in place.items() if name}
 
     @field_validator("gpus")
     @classmethod

@@ -12,6 +12,12 @@ class Join(msgspec.Struct, frozen=True):
     """Make a new life of this node known."""
 
 
+class Describe(msgspec.Struct, frozen=True):
+    """Report the node's labels and taints, which are others than its life began with."""
+
+    epoch: NodeEpoch
+
+
 class FoundClean(msgspec.Struct, frozen=True):
     """Report GPUs that no process holds."""
 
@@ -49,6 +55,14 @@ class ReportStarted(msgspec.Struct, frozen=True):
     run_id: RunId
 
 
+class ReportSaved(msgspec.Struct, frozen=True):
+    """Report a checkpoint that the run says is safe."""
+
+    epoch: NodeEpoch
+    run_id: RunId
+    number: int
+
+
 class ReportEnded(msgspec.Struct, frozen=True):
     """Report that nothing of the share runs any more, or ever will."""
 
@@ -76,5 +90,5 @@ class EndLeftovers(msgspec.Struct, frozen=True):
 
 
 Local = Start | Decline | Stop | Forget | EndLeftovers  # done on the node
-Report = Join | FoundClean | ReportStarted | ReportEnded | Release  # told to the gate
+Report = Join | Describe | FoundClean | ReportStarted | ReportSaved | ReportEnded | Release  # told to the gate
 Action = Local | Report

@@ -95,6 +95,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     stopping: Stopping | None = None
     told: frozenset[Told] = frozenset()
     shipped: bool = True  # all its output is where it belongs
+    saved: int = 0  # a checkpoint that it says is safe and that is to be told now; 0: none
 
     @property
     def alive(self) -> bool:
@@ -134,6 +135,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     gpus: frozenset[GpuUuid] = frozenset()
     pooled: frozenset[GpuUuid] = frozenset()  # of them, reported clean in this epoch
     busy: frozenset[GpuUuid] = frozenset()  # held by a process
+    described: bool = True  # the log has its labels and taints as they are
     leftovers: bool = False  # processes of runs live that have no record
     silent_s: float = 0.0  # since the last sign of the control plane's servers
     lost_after_s: float = 40.0  # after so much silence a node is given up

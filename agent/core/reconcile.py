@@ -3,12 +3,14 @@
 from agent.core.action import (
     Action,
     Decline,
+    Describe,
     EndLeftovers,
     Forget,
     FoundClean,
     Join,
     Release,
     ReportEnded,
+    ReportSaved,
     ReportStarted,
     Start,
     Stop,
@@ -84,11 +86,12 @@ def _membership(desired: Desired | None, found: Found) -> list[Action]:
         return [Join()]  # an answer to a join was lost, or one came late: whichever life is meant, a new one is sure
     if _is_lost(desired, found):
         return [] if alive or found.leftovers else [Join()]
+    described: list[Action] = [] if found.described else [Describe(found.epoch)]
     if found.leftovers:
-        return []
+        return described
     held = {gpu for trace in found.traces.values() if trace.alive for gpu in trace.share.gpu_uuids}
     clean = tuple(sorted(found.gpus - found.pooled - found.busy - held))
-    return [FoundClean(found.epoch, clean)] if clean else []
+    return [*described, FoundClean(found.epoch, clean)] if clean else described
 
 
 def _why_stop(trace: Trace, share: DesiredShare | None, obeyed: Desired | None, found: Found) -> Why | None:
@@ -126,6 +129,8 @@ def _reports(share: DesiredShare, trace: Trace, found: Found) -> list[Action]:
     actions: list[Action] = []
     if trace.started and trace.this_boot and Told.STARTED not in trace.told:
         actions.append(ReportStarted(found.epoch, share.run_id))
+    if trace.saved and trace.this_boot and Told.ENDED not in trace.told:
+        actions.append(ReportSaved(found.epoch, share.run_id, trace.saved))
     if isinstance(end := trace.end, Exit):
         if Told.ENDED not in trace.told:
             actions.append(ReportEnded(found.epoch, share.run_id, end))

@@ -1,18 +1,17 @@
 """What people type about the nodes that a job may go to: how close together, their labels, and taints it puts up with."""
 
-import re
 from typing import Annotated, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from events.job import Domain, Topology
+from events.subjects import LABEL as WORD
+from events.subjects import LABEL_RULE as WORD_RULE
 from services.gate.names import shown
 from services.gate.problems import wrong
 
 LABELS_MAX: Final = 32
 TAINTS_MAX: Final = 32
-WORD: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,62}")
-WORD_RULE: Final = "1 to 63 letters, digits and . _ / -, the first a letter or digit"
 
 
 class TopologyTyped(BaseModel):

@@ -7,7 +7,16 @@ import msgspec
 from events.ask import AgentReport, RefusalCode, Refused, Report
 from events.base import SLOTS_MAX, NodeId
 from events.codec import type_of
-from events.node import GpusFoundClean, GpusReleased, NodeJoined, ShareEnded, ShareStarted
+from events.node import (
+    CheckpointSaved,
+    GpusFoundClean,
+    GpusReleased,
+    NodeDescribed,
+    NodeJoined,
+    ShareEnded,
+    ShareStarted,
+)
+from events.subjects import LABEL_RULE, is_label
 from services.gate.names import name_problem, shown
 
 REPORTS_MAX: Final = 1_000  # in one message
@@ -56,7 +65,9 @@ def _problem(one: AgentReport, instance: str) -> str:
             return _problem_of_joining(one, instance)
         case GpusFoundClean():
             return _problem_of_gpus(one.gpu_uuids) or _problem_of_epoch(one.node_epoch)
-        case ShareStarted():
+        case NodeDescribed():
+            return _problem_of_labels(one.labels, one.taints) or _problem_of_epoch(one.node_epoch)
+        case ShareStarted() | CheckpointSaved():
             return _problem_of_run(one.run_id) or _problem_of_epoch(one.node_epoch)
         case ShareEnded():
             if len(one.message) > TEXT_MAX:
@@ -71,14 +82,28 @@ def _problem(one: AgentReport, instance: str) -> str:
 def _problem_of_joining(joined: NodeJoined, instance: str) -> str:
     if joined.instance != instance:
         return f"instance: {shown(joined.instance)} joins, but {shown(instance)} reports"
-    texts = (joined.boot_id, joined.gpu_type, joined.address, joined.agent_version, *joined.labels)
-    if any(len(text) > TEXT_MAX for text in (*texts, *joined.labels.values())):
+    texts = (joined.boot_id, joined.gpu_type, joined.address, joined.agent_version)
+    if any(len(text) > TEXT_MAX for text in texts):
         return f"a text has more than {TEXT_MAX} characters"
-    if len(joined.labels) > LABELS_MAX:
-        return f"labels: are {len(joined.labels)}, {LABELS_MAX} is the most"
+    if problem := _problem_of_labels(joined.labels, joined.taints):
+        return problem
     if not 0 < joined.port_base <= PORT_MAX:
         return f"port_base: must be 1 to {PORT_MAX}, not {joined.port_base}"
     return _problem_of_gpus(joined.gpu_uuids)
+
+
+def _problem_of_labels(labels: dict[str, str], taints: tuple[str, ...]) -> str:
+    """They are compared with what jobs ask for, and make one word of a node: so their letters are few."""
+    for name, said in (("labels", labels), ("taints", taints)):
+        if len(said) > LABELS_MAX:
+            return f"{name}: are {len(said)}, {LABELS_MAX} is the most"
+    for text in (*labels, *labels.values()):
+        if not is_label(text):
+            return f"labels: {shown(text)} is no name or value of one; it is {LABEL_RULE}"
+    odd = next((taint for taint in taints if not is_label(taint)), None)
+    if odd is not None:
+        return f"taints: {shown(odd)} is none; it is {LABEL_RULE}"
+    return "taints: one is named twice" if len(set(taints)) != len(taints) else ""
 
 
 def _problem_of_gpus(uuids: tuple[str, ...]) -> str:

@@ -69,6 +69,7 @@ async def test_ranks_are_told_of_their_gang_and_of_nothing_else(agents: Agents, 
         "MUSTER_ATTEMPT": "1",
         "MUSTER_TEAM": "red",
         "MUSTER_CHECKPOINT_DIR": str(agents.data_dir() / "checkpoints" / "jaa"),
+        "MUSTER_CHECKPOINT_FILE": str(agents.data_dir() / "runs" / RUN / "checkpoint"),
         "LINES": "a\nb=ü",
         "HOME": "/root",
     }

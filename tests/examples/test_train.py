@@ -34,9 +34,11 @@ def ends_of(ranks: "list[subprocess.Popen[str]]") -> list[tuple[int, str]]:
 def test_all_ranks_end_with_the_same_weights_and_go_on_from_a_checkpoint(tmp_path: Path, unused_port: int) -> None:
     """A second attempt begins where the first has saved."""
     first = ends_of([rank_of(rank, 3, tmp_path, unused_port, STEPS="10") for rank in range(3)])
-    second = ends_of([rank_of(rank, 3, tmp_path, unused_port, STEPS="20") for rank in range(3)])
+    safe = {"MUSTER_CHECKPOINT_FILE": str(tmp_path / "safe")}
+    second = ends_of([rank_of(rank, 3, tmp_path, unused_port, STEPS="20", **safe) for rank in range(3)])
 
     assert [code for code, _ in first + second] == [0] * 6
+    assert (tmp_path / "safe").read_text() == "20"
     weights = {output.rpartition("weights ")[2] for _, output in second}
     assert len(weights) == 1
     assert "goes on at step 10" in second[0][1]

@@ -31,6 +31,11 @@ def test_variables_are_read_and_all_else_has_a_default(monkeypatch: pytest.Monke
         ("MUSTER_GPUS", "simulated"),
         ("MUSTER_GPUS", "simulated:8:"),
         ("MUSTER_NODE_ID", "Node_1"),
+        ("MUSTER_LABELS", "fabric"),
+        ("MUSTER_LABELS", "fabric=ib,fabric=eth"),
+        ("MUSTER_LABELS", "fabric=a|b"),
+        ("MUSTER_TAINTS", "under repair"),
+        ("MUSTER_RACK", "r,1"),
         ("MUSTER_HEARTBEAT_EVERY_S", "0"),
     ],
 )
@@ -46,6 +51,19 @@ def test_what_is_out_of_its_limits_is_refused(name: str, value: str, monkeypatch
 def test_a_node_names_its_gpus(gpus: str) -> None:
     """Real ones, or any number of simulated ones, of a type if wanted."""
     assert AgentSettings(gpus=gpus).gpus == gpus
+
+
+def test_a_node_says_where_it_stands_and_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Labels and taints are separated by commas; rack and spine are labels too, and are not said in two ways."""
+    assert (AgentSettings().said_labels, AgentSettings().taints) == ({}, ())
+    for name, value in (("LABELS", "fabric=ib, disk=nvme"), ("TAINTS", "old,new"), ("RACK", "r1"), ("SPINE", "s1")):
+        monkeypatch.setenv(f"MUSTER_{name}", value)
+    said = AgentSettings()
+    assert said.said_labels == {"fabric": "ib", "disk": "nvme", "rack": "r1", "spine": "s1"}
+    assert said.taints == ("old", "new")
+    monkeypatch.setenv("MUSTER_LABELS", "rack=r2")
+    with pytest.raises(ValidationError, match="rack is 'r2' there and 'r1' in MUSTER_RACK"):
+        AgentSettings()
 
 
 def test_settings_do_not_change() -> None:

@@ -5,12 +5,14 @@ from msgspec.structs import replace
 
 from agent.core.action import (
     Decline,
+    Describe,
     EndLeftovers,
     Forget,
     FoundClean,
     Join,
     Release,
     ReportEnded,
+    ReportSaved,
     ReportStarted,
     Start,
     Stop,
@@ -60,6 +62,28 @@ def test_a_share_starts_once_its_gpus_are_clean() -> None:
     assert reconcile(wanted, found_of()) == [Start(SHARE)]
     assert reconcile(wanted, found_of(busy=frozenset(GPUS[:1]))) == []
     assert reconcile(wanted, found_of(RUNNING)) == []
+
+
+def test_other_words_for_a_node_are_told_in_its_life_and_with_a_new_one() -> None:
+    """Beside what is clean; not by an agent that was replaced, nor in a life that was given up."""
+    other = found_of(described=False)
+    assert reconcile(None, other) == [Describe(EPOCH)]
+    assert reconcile(None, replace(other, pooled=frozenset(GPUS[1:]))) == [Describe(EPOCH), FoundClean(EPOCH, GPUS[:1])]
+    assert reconcile(None, replace(other, leftovers=True)) == [EndLeftovers(), Describe(EPOCH)]
+    assert reconcile(None, replace(other, epoch=NodeEpoch(0))) == [Join()]
+    assert reconcile(desired_of(epoch=6, instance="other"), other) == []
+    assert reconcile(desired_of(lost=True), other) == [Join()]
+
+
+def test_a_checkpoint_is_told_while_the_end_is_not() -> None:
+    """Before it, where both are due; one of an earlier boot is nobody's."""
+    saved = replace(RUNNING, saved=7)
+    assert reconcile(desired_of(SHARE), found_of(saved)) == [ReportSaved(EPOCH, RUN, 7)]
+    due = reconcile(desired_of(SHARE), found_of(replace(ENDED, saved=7)))
+    assert due == [ReportSaved(EPOCH, RUN, 7), exited(), RELEASE]
+    told = replace(ENDED, saved=7, told=frozenset({Told.STARTED, Told.ENDED}))
+    assert reconcile(desired_of(SHARE), found_of(told)) == [RELEASE]
+    assert reconcile(None, found_of(saved)) == []
 
 
 @pytest.mark.parametrize(

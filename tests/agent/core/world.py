@@ -7,12 +7,14 @@ from msgspec.structs import replace
 from agent.core.action import (
     Action,
     Decline,
+    Describe,
     EndLeftovers,
     Forget,
     FoundClean,
     Join,
     Release,
     ReportEnded,
+    ReportSaved,
     ReportStarted,
     Start,
     Stop,
@@ -153,6 +155,8 @@ class World:
                 return [self._join]
             case FoundClean(_, gpus):
                 return [lambda: self._pool(gpus)]
+            case Describe() | ReportSaved():
+                raise AssertionError("nothing of that is found here")
             case ReportStarted(_, run_id):
                 return [lambda: self._tell(run_id, Told.STARTED)]
             case ReportEnded(_, run_id):

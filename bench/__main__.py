@@ -8,6 +8,8 @@ BENCHES: Final = {
     "log": "append and follow, one server, fsync on every append",
     "decide": "rounds, placement, why and the fold, from memory",
     "preempt": "victims for a large gang among one-GPU jobs, and the append of that decision",
+    "fragment": "whole nodes that a day of arrivals and departures leaves, by placement policy",
+    "waits": "waits of large gangs with and without promises, in virtual time",
     "project": "the log into the tables: live, rebuild, verify",
     "burst": "end to end as events: a burst, the whole life of short jobs, the idle latency",
     "agent": "short jobs as real processes through one agent",

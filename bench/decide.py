@@ -15,9 +15,10 @@ from events.base import GpuUuid, JobId, NodeEpoch, NodeId, Recorded, TeamId, pos
 from events.head import LeadershipTaken
 from events.job import JobPlaced, JobSpec, JobSubmitted
 from events.node import EndReason, GpusFoundClean, GpusReleased, NodeJoined, ShareEnded, ShareStarted
+from events.policy import PlacePolicy, PolicySet
 from projections.cluster.evolve import evolve
 from projections.cluster.job import Shape
-from projections.cluster.place import Room, place
+from projections.cluster.place import Placement, Room, place
 from projections.cluster.state import Cluster
 from projections.cluster.tick import Tick
 from projections.cluster.why import explain
@@ -46,8 +47,8 @@ class Log:
             self.records.append(recorded)
             self.cluster = evolve(self.cluster, recorded)
 
-    def join(self, nodes: int) -> None:
-        """`nodes` nodes of 8 clean GPUs."""
+    def join(self, nodes: int, *, racks: bool = False) -> None:
+        """`nodes` nodes of 8 clean GPUs; `racks`: in racks of 8, of which 16 are a spine."""
         for number in range(nodes):
             node_id = NodeId(f"n{number:05d}")
             uuids = tuple(GpuUuid(f"{node_id}-{slot}") for slot in range(GPUS_PER_NODE))
@@ -61,6 +62,7 @@ class Log:
                     gpu_uuids=uuids,
                     address="127.0.0.1",
                     port_base=20_000,
+                    labels={"rack": f"r{number // 8:04d}", "spine": f"s{number // 128:03d}"} if racks else {},
                 )
             )
             epoch = NodeEpoch(self.records[-1].position)
@@ -140,6 +142,42 @@ def _admitted_only(log: Log) -> float:
     return timed(lambda: schedule(fork, tick), 10)
 
 
+def placing(nodes: int, policy: PlacePolicy) -> dict[str, float | str]:
+    """Placement alone, by one policy, on empty nodes in racks of 8 and spines of 16 racks: what one room can give."""
+    log = Log()
+    log.join(nodes, racks=True)
+    log.add(PolicySet(at=AT, placement=policy))
+    full = Room(log.cluster)
+    while isinstance(found := place(full, Shape(7)), Placement):
+        full.take(found.shares)  # one GPU is left on each node
+    least = timed(lambda: place(full, Shape(80, min_gpus=72, within="rack", required=True)), 5)
+    return {
+        "nodes": nodes,
+        "policy": policy.value,
+        "one_gpu_per_s": round(_per_s(log.cluster, Shape(1), 2_000)),
+        "gangs_of_4_nodes_per_s": round(_per_s(log.cluster, Shape(32), 200)),
+        "gangs_of_4_with_rest_per_s": round(_per_s(log.cluster, Shape(36), 200)),
+        "gangs_of_8_in_a_rack_per_s": round(_per_s(log.cluster, Shape(64, within="rack", required=True), 100)),
+        "gang_of_250_nodes_ms": round(1e3 / _per_s(log.cluster, Shape(2_000), 3), 3),
+        "gang_of_250_by_2_ms": round(1e3 / _per_s(log.cluster, Shape(500, 250, 2), 3), 3),
+        "elastic_up_to_all_ms": round(1e3 / _per_s(log.cluster, Shape(nodes * 16, min_gpus=8), 1), 3),
+        "misfit_in_a_rack_ms": round(least * 1e3, 3),
+    }
+
+
+def _per_s(cluster: Cluster, shape: Shape, times: int) -> float:
+    """How many gangs of a shape a new room places in a second, the first of which finds its way about."""
+
+    def place_all() -> None:
+        room = Room(cluster)
+        for _ in range(times):
+            found = place(room, shape)
+            assert isinstance(found, Placement), found
+            room.take(found.shares)
+
+    return times / timed(place_all, 5)
+
+
 def folding(nodes: int) -> dict[str, float]:
     """The whole life of one-GPU jobs, folded again from memory."""
     log = Log()
@@ -173,12 +211,13 @@ def main() -> None:
     result = {
         "machine": f"{platform.machine()}, Python {platform.python_version()}",
         "decide": [burst(nodes) for nodes in options.nodes],
+        "place": [placing(nodes, policy) for nodes in options.nodes for policy in PlacePolicy],
         "fold": [folding(options.nodes[0])],
     }
     if options.json:
         json.dump(result, sys.stdout, indent=2)
         return
-    for rows in (result["decide"], result["fold"]):
+    for rows in (result["decide"], result["place"], result["fold"]):
         for row in rows:
             print("  ".join(f"{name} {value}" for name, value in row.items()))  # type: ignore[attr-defined]
 

@@ -17,6 +17,21 @@ WHOLE_NODES_FROM: Final = 8  # GPUs; a gang of so many, or of more than a node h
 Picked = list[tuple[NodeId, int]]  # nodes and how many GPUs of each
 
 
+def most_free(room: Room, shape: Shape) -> int:
+    """GPUs that no larger gang of the kind finds in the room, its domain aside: as many whole nodes as there are, and a rest."""
+    most = 0
+    for gpu_type in shape.gpu_types or {pool.gpu_type for pool in room.pools.groups()}:
+        pools = room.pools_for(sought_by(shape, gpu_type, shape.gpus_per_node or 1))
+        if shape.nodes:
+            most = max(most, shape.gpus_per_node * sum(len(room.pools.names(pool)) for pool in pools))
+            continue
+        for pool in pools:
+            whole = pool.size * len(room.pools.names(pool)) if pool.free == pool.size else 0
+            rest = max((other.free for other in pools if other != pool), default=0)
+            most = max(most, pool.free, whole + rest)
+    return most
+
+
 class Gang(NamedTuple):
     """What is looked for on one GPU type: some nodes that are alike, and one for what remains."""
 

@@ -10,7 +10,7 @@ from events.base import SlotMask
 from events.job import HoldCode, NodeShare
 from projections.cluster.job import Shape
 from projections.cluster.misfit import Misfit, could_hold, least, misfit, sized
-from projections.cluster.pick import WHOLE_NODES_FROM, Picked, pick
+from projections.cluster.pick import WHOLE_NODES_FROM, Picked, most_free, pick
 from projections.cluster.room import Room
 from projections.cluster.topology import ranks_along
 
@@ -41,12 +41,12 @@ def place(room: Room, shape: Shape, *, most: int | None = None) -> Placement | M
         return Misfit(HoldCode.NO_ROOM)
     if not shape.min_gpus:
         return _place(room, shape) or misfit(room, shape)
-    unit = shape.gpus_per_node or 1
-    low, high = needed.gpus // unit, top // unit
-    if (found := _place(room, sized(shape, high * unit))) is not None:
-        return found
     if (best := _place(room, needed)) is None:
         return misfit(room, shape)
+    unit = shape.gpus_per_node or 1
+    low, high = needed.gpus // unit, min(top, most_free(room, shape)) // unit
+    if high > low and (found := _place(room, sized(shape, high * unit))) is not None:
+        return found
     while high - low > 1:  # what holds a gang holds a smaller one
         middle = (low + high) // 2
         if (found := _place(room, sized(shape, middle * unit))) is not None:

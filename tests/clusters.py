@@ -4,15 +4,28 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from events.base import Event, GpuUuid, JobId, NodeEpoch, NodeId, Position, Recorded, RunId, TeamId, position_of
+from events.base import (
+    Event,
+    GpuUuid,
+    JobId,
+    NodeEpoch,
+    NodeId,
+    Position,
+    Recorded,
+    RunId,
+    SlotMask,
+    TeamId,
+    position_of,
+    run_id_of,
+)
 from events.head import LeadershipTaken, LogFounded
-from events.job import JobCancelRequested, JobPlaced, JobSpec, JobSubmitted
+from events.job import JobAdmitted, JobCancelRequested, JobPlaced, JobSpec, JobSubmitted, NodeShare
 from events.node import EndReason, GpusFoundClean, GpusReleased, NodeJoined, ShareEnded, ShareStarted
 from events.policy import PolicySet
 from events.queues import Queue, QueuesSet
 from projections.cluster.audit import audit
 from projections.cluster.evolve import evolve
-from projections.cluster.job import Run
+from projections.cluster.job import JobState, Run
 from projections.cluster.state import Cluster
 from projections.cluster.tick import Tick
 from services.control.round import decide_all
@@ -82,6 +95,23 @@ class World:
     def cancel(self, job_id: JobId) -> None:
         """A user no longer wants a job."""
         self.add(JobCancelRequested(at=self.at, team=self.cluster.jobs[job_id].team, job_id=job_id))
+
+    def put(self, job_id: JobId, **gpus: int) -> JobId:
+        """The job has so many GPUs of these nodes, whatever a round would have said: the lowest free slots."""
+        job = self.cluster.jobs[job_id]
+        ids: dict[str, Any] = {"at": self.at, "team": job.team, "job_id": job_id}
+        if job.state is JobState.QUEUED:
+            self.add(JobAdmitted(**ids))
+        shares = tuple(self._lowest(name, number) for name, number in sorted(gpus.items()))
+        attempt = job.attempt + 1
+        self.add(JobPlaced(**ids, run_id=run_id_of(job_id, attempt), attempt=attempt, shares=shares))
+        return job_id
+
+    def _lowest(self, name: str, gpus: int) -> NodeShare:
+        node = self.cluster.nodes[NodeId(name)]
+        slots = [1 << slot for slot in range(node.free.bit_length()) if node.free >> slot & 1][:gpus]
+        assert len(slots) == gpus, node
+        return NodeShare(node.node_id, node.epoch, SlotMask(sum(slots)))
 
     def finish(self, job_id: JobId) -> None:
         """The job's ranks ran to their end, its GPUs are given back, and a round says so."""

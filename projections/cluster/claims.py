@@ -88,9 +88,9 @@ class Claims:
         for want, gpus in cluster.wanted.items():
             if want.team not in stopped and (gpu_type := self.type_of(want.gpu_types)):
                 self.wanted[gpu_type][self.path(want.team)[0]] += gpus
-        for team, gpu_type in without:
+        for (team, gpu_type), gpus in without.items():
             if team not in stopped:
-                self.wanted[gpu_type][self.path(team)[0]] -= without[team, gpu_type]
+                self.wanted[gpu_type][self.path(team)[0]] -= gpus
         for (not_before, *_), job_id in islice(cluster.later.line(None), DUE_MAX):
             if not_before > at.timestamp():
                 return

@@ -39,7 +39,7 @@ class Standing:
     def __init__(
         self, cluster: Cluster, at: datetime, *, without: Mapping[tuple[TeamId, str], int] | None = None
     ) -> None:
-        """`without`: GPUs, by team and type, of waiting jobs that want nothing although the fold does not say so yet."""
+        """`without`: GPUs, by team and type, that waiting jobs do not want although the fold says so; negative: they do."""
         self.sole = not cluster.queues and len(cluster.tallies) <= 1
         self._cluster = cluster
         self._tree = cluster.tree
@@ -99,18 +99,20 @@ class Standing:
         """
         if self.sole:
             return None
-        if (held := self._held_up(team, jobs)) is not None:
-            return held
-        blocks = [self._block(team, gpu_type, gpus, firm=not preemptible) for gpu_type in self._accepted(gpu_types)]
+        if (stopped := self._stopped(team)) is not None:
+            return stopped
+        many = self._too_many(team, jobs)
+        accepted = self._accepted(gpu_types)
+        blocks = [self._block(team, gpu_type, gpus, firm=not preemptible) or many for gpu_type in accepted] or [many]
         found = [block for block in blocks if block is not None]
-        return max(found, key=_gravity) if found and len(found) == len(blocks) else None
+        return max(found, key=_gravity) if len(found) == len(blocks) else None
 
     def open_types(self, team: TeamId, gpu_types: Sequence[str], gpus: int, *, preemptible: bool) -> tuple[str, ...]:
         """Of the types that a job accepts (none: any), those that the cluster has and that no bound closes to it."""
         accepted = self._accepted(gpu_types)
         if self.sole:
             return tuple(accepted)
-        if self._held_up(team, 1) is not None:
+        if self._stopped(team) is not None or self._too_many(team, 1) is not None:
             return ()
         return tuple(t for t in accepted if self._block(team, t, gpus, firm=not preemptible) is None)
 
@@ -160,11 +162,13 @@ class Standing:
         milder = sum(claims.mild.get((own, gpu_type, lower), 0) for lower in range(rank + 1, CLASSES))
         return self._shares.entitled(gpu_type).get(name, 0) - claims.used[gpu_type][name] + milder
 
-    def _held_up(self, team: TeamId, jobs: int) -> Block | None:
-        """What stands against all jobs of the team, whatever they need."""
+    def _stopped(self, team: TeamId) -> Block | None:
+        """The stop that holds for the team."""
         stop, by = self._tree.stop(team)
-        if stop is not QueueStop.NONE:
-            return Block(HoldCode.QUEUE_PAUSED, by, 0, 0)
+        return Block(HoldCode.QUEUE_PAUSED, by, 0, 0) if stop is not QueueStop.NONE else None
+
+    def _too_many(self, team: TeamId, jobs: int) -> Block | None:
+        """The queue that runs as many jobs as it may, with so many more."""
         for name in self._claims.path(team):
             queue = self._tree.queues.get(TeamId(name))
             if queue is None or queue.running_max is None:

@@ -5,7 +5,7 @@ Admission says it of queued jobs and the scheduler of admitted ones; they share 
 
 from collections.abc import Container, Iterable, Iterator, Mapping
 from datetime import timedelta
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
 from events.base import Event, JobId
@@ -47,7 +47,7 @@ def holds(
     looked_at = islice(_changed(cluster, lines, codes, jobs, besides), LOOKED_AT_MAX)
     told = (
         JobHeld(**tick.of_job(job), code=code)
-        for job, code in (*changed, *looked_at)
+        for job, code in chain(changed, looked_at)
         if job.not_before is not None or (job.hold is not code and _due(job, code, tick))
     )
     return list(islice(told, HELD_MAX))

@@ -41,7 +41,7 @@ class Shares:
         """What each queue has of a type for sure, whatever the others want."""
         if gpu_type not in self._floors:
             amounts = {ROOT: self._cluster.capacity.get(gpu_type, 0)}
-            for parent, children in self._families().items():
+            for parent, children in self.families().items():
                 floors = self._floors_among(children, amounts[parent], gpu_type)
                 amounts.update(zip(children, floors, strict=True))
             self._floors[gpu_type] = amounts
@@ -64,7 +64,7 @@ class Shares:
 
     # The tree as it is now
 
-    def _families(self) -> dict[str, list[str]]:
+    def families(self) -> dict[str, list[str]]:
         """Each queue that has others below it, parents before children, and these by name; teams that have jobs too."""
         if self._children is not None:
             return self._children
@@ -99,7 +99,7 @@ class Shares:
         lendable = self._lendable()
         for gpu_type in types:
             amounts = {ROOT: self._cluster.capacity.get(gpu_type, 0)}
-            for parent, children in self._families().items():
+            for parent, children in self.families().items():
                 asked = [wanted[gpu_type][name] for name in children]
                 amounts.update(
                     zip(children, self._grant(amounts[parent], children, asked, gpu_type, lendable), strict=True)
@@ -141,7 +141,7 @@ class Shares:
     def _limited(self, types: Sequence[str], *, borrowing: bool) -> dict[str, Amounts]:
         """What queues use and want, none beyond its limits, from the teams up: what is beyond a team's is not its queue's."""
         wanted: dict[str, Amounts] = {gpu_type: {} for gpu_type in types}
-        families = self._families()
+        families = self.families()
         for children in reversed(families.values()):
             for name in children:
                 for gpu_type in types:
@@ -241,7 +241,7 @@ class Shares:
         for team, gpu_s in past.items():
             for name in self._claims.path(team):
                 used[name] = used.get(name, 0.0) + gpu_s
-        for children in self._families().values():
+        for children in self.families().values():
             weights = sum(self._tree.weight(name) for name in children)
             all_used = sum(used.get(name, 0.0) for name in children)
             for name in children:

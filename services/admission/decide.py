@@ -7,7 +7,6 @@ from typing import Final
 
 from events.base import Event, JobId, TeamId
 from events.job import IMPOSSIBLE, HoldCode, JobAdmitted, JobRejected, JobSpec
-from projections.cluster.claims import type_of
 from projections.cluster.entitlement import Standing
 from projections.cluster.holds import holds
 from projections.cluster.job import Job, JobState, Shape
@@ -28,7 +27,7 @@ def decide(cluster: Cluster, tick: Tick) -> list[Event]:
     all that want the same GPU type.
     """
     possible = Possible(cluster)
-    standing = Standing(cluster, tick.at, without=_impossible(cluster, possible))
+    standing = _standing(cluster, tick, possible)
     withdrawals, reasons = withdrawn(cluster, tick, standing, possible)
     desk = Desk(cluster, tick, standing, possible)
     desk.admit_earmarked()
@@ -103,7 +102,7 @@ class Desk:
             if (code := self._possible.fault(shape)) is None:
                 self._admit(job, borrowing=False)
             return code
-        gpus = shape.min_gpus or shape.gpus
+        gpus = _gpus(alike)
         open_to_it = standing.open_types(team, shape.gpu_types, gpus, preemptible=not alike.firm)
         code = self._against(alike, gpus, open_to_it)
         wanted = standing.wants(open_to_it or shape.gpu_types)
@@ -144,15 +143,29 @@ class Desk:
         self.decided.add(job.job_id)
 
 
-def _impossible(cluster: Cluster, possible: Possible) -> dict[tuple[TeamId, str], int]:
-    """GPUs that the fold counts as wanted although no cluster of these nodes could give them."""
+def _standing(cluster: Cluster, tick: Tick, possible: Possible) -> Standing:
+    """Where the teams stand, once what the log says of impossible jobs is brought up to date.
+
+    A job that was never looked at counts as wanting GPUs, one that was found to be impossible does not, and both may be
+    wrong by now. Without this a round would decide by wishes that it corrects itself, and the next one otherwise.
+    """
+    standing = Standing(cluster, tick.at)
+    if standing.sole:
+        return standing
     without: dict[tuple[TeamId, str], int] = {}
     for lines in (cluster.queue, cluster.admitted):
         for line in lines.groups():
-            if line.hold not in IMPOSSIBLE and possible.fault(line.shape) is not None:
-                key = line.team, type_of(cluster, line.shape.gpu_types)
-                without[key] = without.get(key, 0) + line.shape.gpus * lines.count(line)
-    return without
+            block = standing.blocked(line.team, line.shape.gpu_types, _gpus(line), preemptible=not line.firm)
+            never = possible.fault(line.shape) is not None or (block is not None and block.code in IMPOSSIBLE)
+            if never != (line.hold in IMPOSSIBLE):
+                key = line.team, standing.wants(line.shape.gpu_types)
+                without[key] = without.get(key, 0) + lines.count(line) * line.shape.gpus * (1 if never else -1)
+    return Standing(cluster, tick.at, without=without) if without else standing
+
+
+def _gpus(line: Line) -> int:
+    """The fewest that its jobs start with."""
+    return line.shape.min_gpus or line.shape.gpus
 
 
 def spec_fault(spec: JobSpec) -> str | None:

@@ -10,10 +10,11 @@ from events.head import PassedOver, RoundDecided
 from events.job import HoldCode, JobAdmitted, JobPlaced, JobRejected, JobSucceeded, RunStarted
 from events.log.port import BATCH_MAX
 from projections.cluster.evolve import evolve
+from projections.cluster.holds import HELD_MAX
 from projections.cluster.job import JobState
 from services.admission.decide import ADMITTED_MAX
 from services.control.round import PASSED_OVER_MAX, decide_all
-from services.scheduler.decide import HELD_MAX, PLACED_MAX
+from services.scheduler.decide import PLACED_MAX
 from tests.clusters import World, names
 from tests.histories import History, histories
 
@@ -50,7 +51,7 @@ def test_a_round_is_its_record_and_what_all_deciders_said_in_turn() -> None:
 
 @given(histories())
 def test_the_record_counts_what_follows_and_what_waits(grown: History) -> None:
-    """Over random histories: the lines of the record are the admitted jobs after the round, by shape and code."""
+    """Over random histories: the lines of the record are the jobs in line after the round, by shape and code."""
     decided = decide_all(grown.cluster, grown.tick())
     if not decided:
         return
@@ -59,7 +60,7 @@ def test_the_record_counts_what_follows_and_what_waits(grown: History) -> None:
     assert not any(isinstance(event, RoundDecided) for event in decided[1:])
 
     after = reduce(evolve, map(grown.tick().decided, decided), grown.cluster.fork())
-    waiting = [job for job in after.jobs.values() if job.state is JobState.ADMITTED]
+    waiting = [job for job in after.jobs.values() if job.state is not JobState.PLACED and job.not_before is None]
     counts = Counter((str(job.shape), job.hold.value) for job in waiting)
     assert {(line.shape, line.code): line.jobs for line in head.passed_over} == counts
     assert [line.jobs for line in head.passed_over] == sorted(counts.values(), reverse=True)

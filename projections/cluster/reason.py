@@ -9,11 +9,11 @@ from events.base import JobId
 from events.job import IMPOSSIBLE, HoldCode
 from projections.cluster.entitlement import Block, Standing
 from projections.cluster.index import line_of
-from projections.cluster.job import Job, JobState
+from projections.cluster.job import Job, JobState, lasts
 from projections.cluster.misfit import ANY_STATE, could_hold, misfit
 from projections.cluster.place import Misfit, Room, place
 from projections.cluster.state import Cluster, Line
-from projections.cluster.turn import shares_a_type
+from projections.cluster.turn import holding_up, shares_a_type
 
 HELD: Final = frozenset({HoldCode.QUEUE_PAUSED, HoldCode.BACKING_OFF})
 ROOM: Final = frozenset(
@@ -60,9 +60,11 @@ def reason_of(cluster: Cluster, job: Job, standing: Standing, *, at: datetime) -
         return Reason(misfit(Room(cluster), job.shape).code)
     if job.state is JobState.ADMITTED and job.job_id in cluster.earmarks:
         return Reason(HoldCode.WAITS_FOR_PREEMPTED)
+    if job.state is JobState.ADMITTED and (holder := holding_up(cluster, job, standing)) is not None:
+        return Reason(HoldCode.BEHIND, behind=holder)
     if block is not None:
         return Reason(block.code, block)
-    return _of_queued(cluster, job, counted) if job.state is JobState.QUEUED else _of_admitted(cluster, job)
+    return _of_queued(cluster, job, counted) if job.state is JobState.QUEUED else _of_admitted(cluster, job, at)
 
 
 def _with_claims(cluster: Cluster, at: datetime) -> Standing:
@@ -114,31 +116,31 @@ def _holds_up(line: Line, job: Job) -> bool:
     return line.team == job.team and line.hold not in IMPOSSIBLE
 
 
-def _of_admitted(cluster: Cluster, job: Job) -> Reason:
-    """Of a job that waits for GPUs only."""
+def _of_admitted(cluster: Cluster, job: Job, at: datetime) -> Reason:
+    """Of a job that waits for GPUs only, and that nobody holds up."""
+    room = Room(cluster)
+    placed = place(room, job.shape)
+    if isinstance(placed, Misfit) and placed.code not in ROOM - {HoldCode.NODES_UNWELL}:
+        return Reason(placed.code)
     if job.job_id in cluster.promises:
         return Reason(HoldCode.PROMISED)
-    placed = place(Room(cluster), job.shape)
     if isinstance(placed, Misfit):
         return Reason(placed.code)
-    if job.hold is HoldCode.RESERVED and (holder := _promised_before(cluster, job)) is not None:
+    if (holder := _delayed(cluster, job, room, at)) is not None:
         return Reason(HoldCode.RESERVED, behind=holder)
-    if job.hold is HoldCode.BEHIND and (first := _admitted_before(cluster, job)) is not None:
-        return Reason(HoldCode.BEHIND, behind=first)
     return Reason(HoldCode.NOT_EVALUATED)
 
 
-def _promised_before(cluster: Cluster, job: Job) -> JobId | None:
-    """The first that holds a promise on GPUs that the job could use."""
-    others = (cluster.jobs[job_id] for job_id in cluster.promises if job_id != job.job_id)
-    return next((other.job_id for other in others if shares_a_type(other.shape, job.shape)), None)
-
-
-def _admitted_before(cluster: Cluster, job: Job) -> JobId | None:
-    """The first of the jobs before it that wait for some of the same GPUs: of all teams where the policy is blocking."""
-    key, found = cluster.key(job), []
-    for line in cluster.admitted.groups():
-        if (cluster.policy.blocking or line.team == job.team) and shares_a_type(line.shape, job.shape):
-            entry = next(cluster.admitted.line(line))
-            found += [entry] if entry[0] < key else []
-    return min(found)[1] if found else None
+def _delayed(cluster: Cluster, job: Job, room: Room, at: datetime) -> JobId | None:
+    """The first of the promised jobs that would start later if this one, which fits, started now; None for no such job."""
+    time = lasts(job.spec)
+    end = at + time if time is not None else None
+    kept = [
+        promise for promise in cluster.promises.values() if end is None or promise.start is None or end > promise.start
+    ]
+    for promise in kept:
+        room.reserve(promise.shares)
+    if not kept or not isinstance(place(room, job.shape), Misfit):
+        return None
+    alike = (promise for promise in kept if shares_a_type(cluster.jobs[promise.job_id].shape, job.shape))
+    return next(alike, kept[0]).job_id

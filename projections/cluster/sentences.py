@@ -93,7 +93,7 @@ def _no_such_node(case: Case) -> tuple[str, str]:
     taints = sorted({word for kind in kinds for word in kind.traits.split("|")[1:]} - set(shape.tolerates))
     lacks = f"has the labels {labels}" if labels else "takes it"
     tainted = f"; taints that it does not tolerate: {some(taints)}" if taints else ""
-    number = count(case.have["nodes"], "node")
+    number = count(case.have["nodes_unfit"], "node")
     return (
         f"needs {shape}; none of {number} with such GPUs {lacks}{tainted}",
         "change labels or tolerates, or add nodes",

@@ -15,6 +15,11 @@ from projections.cluster.supply import accepts
 
 LINES_MAX: Final = 2_000  # above so many the order between teams is left out of the count
 OUT_OF_TURN: Final = IMPOSSIBLE | {HoldCode.QUEUE_PAUSED}  # what waits so is tried by nobody
+SHUT_NOTHING: Final = OUT_OF_TURN | {  # and this holds up nobody
+    HoldCode.NOT_EVALUATED,
+    HoldCode.NODES_UNWELL,
+    HoldCode.WAITS_FOR_PREEMPTED,
+}
 
 Class = tuple[bool, int]  # beyond its team's share or within it, and its priority class: the less comes first
 Waiting = Lines[Line, JobId]
@@ -45,6 +50,35 @@ def turn_of(cluster: Cluster, job: Job, standing: Standing, *, among_all: bool) 
             entry = (*order.of(line), key, job_id)
             best = entry if best is None else min(best, entry)
     return Turn(ahead, first or (best[3] if best is not None else None))
+
+
+def holding_up(cluster: Cluster, job: Job, standing: Standing) -> JobId | None:
+    """The first of the jobs that hold up this one, which waits for GPUs; None where one of its types is open to it.
+
+    A job that cannot start holds up those behind it that want the same GPU type: all of them where the policy is
+    blocking, those of its team where its queue is strict.
+    """
+    if not cluster.policy.blocking and not standing.strict(job.team):
+        return None
+    order = _Order(cluster, standing, job, fair=cluster.policy.order is JobOrder.FAIR)
+    shut: dict[str, tuple[Class, tuple[float, ...], OrderKey, JobId]] = {}
+    for line in cluster.admitted.groups():
+        if line.hold in SHUT_NOTHING or not (cluster.policy.blocking or line.team == job.team):
+            continue
+        if order.before(cluster.admitted, line):
+            key, job_id = next(cluster.admitted.line(line))
+            entry = (*order.of(line), key, job_id)
+            for gpu_type in types_of(cluster, line.shape):
+                shut[gpu_type] = min(shut.get(gpu_type, entry), entry)
+    wanted = types_of(cluster, job.shape)
+    if not wanted or any(gpu_type not in shut for gpu_type in wanted):
+        return None
+    return min(shut[gpu_type] for gpu_type in wanted)[3]
+
+
+def types_of(cluster: Cluster, shape: Shape) -> tuple[str, ...]:
+    """The GPU types that a gang accepts: all there are where it names none."""
+    return shape.gpu_types or tuple(sorted(cluster.capacity))
 
 
 def shares_a_type(one: Shape, other: Shape) -> bool:

@@ -13,7 +13,7 @@ from projections.cluster.job import Job, JobState, Shape
 from projections.cluster.state import Cluster, Line
 from projections.cluster.tick import Tick
 from services.admission.lineup import Lineup
-from services.admission.pending import rejected
+from services.admission.pending import REJECTED_MAX, rejected
 from services.admission.possible import Possible
 from services.admission.withdraw import withdrawn
 
@@ -39,14 +39,11 @@ def decide(cluster: Cluster, tick: Tick) -> list[Event]:
         else:
             lines.drop()
     rejections = [] if lines else rejected(cluster, tick, desk.decided)
-    told = holds(
-        cluster,
-        tick,
-        cluster.queue,
-        desk.codes,
-        besides=desk.decided | {event.job_id for event in rejections},
-        jobs=reasons | desk.due,
-    )
+    codes = desk.codes
+    if lines or len(rejections) == REJECTED_MAX:  # a new job that was told of would no longer be turned away
+        codes = {line: code for line, code in codes.items() if line.hold is not HoldCode.NOT_EVALUATED}
+    moved_on = desk.decided | {event.job_id for event in rejections}
+    told = holds(cluster, tick, cluster.queue, codes, besides=moved_on, jobs=reasons | desk.due)
     return [*withdrawals, *desk.events, *rejections, *told]
 
 

@@ -54,3 +54,76 @@ def test_it_is_the_same_however_often_it_is_brought_up_to_date() -> None:
         busy.finish(job)
 
     assert used(busy) == pytest.approx(used(plain))
+
+
+def test_use_counts_from_when_the_policy_asks_for_it() -> None:
+    """Of what runs already, too: not from its next change, and not from its start."""
+    world = World({"n1": 8})
+    world.submit("one", 8)
+    world.round()
+    world.wait(1_000)
+    world.policy(half_life_s=HALF_LIFE_S)
+    assert used(world) == 0
+
+    world.wait(1)
+
+    assert used(world) == pytest.approx(8, rel=1e-3)
+
+
+def test_another_half_life_holds_from_when_it_is_set() -> None:
+    """What was counted by the old one stays as it is."""
+    world = World({"n1": 8})
+    world.policy(half_life_s=HALF_LIFE_S)
+    job = world.submit("one", 8)
+    world.round()
+    world.wait(1)
+    world.finish(job)
+    world.wait(HALF_LIFE_S)
+
+    world.policy(half_life_s=10 * HALF_LIFE_S)
+
+    assert used(world) == pytest.approx(4, rel=1e-3)
+    world.wait(10 * HALF_LIFE_S)
+    assert used(world) == pytest.approx(2, rel=1e-3)
+
+
+def test_without_a_half_life_the_past_is_forgotten() -> None:
+    """And does not come back with it."""
+    world = World({"n1": 8})
+    world.policy(half_life_s=HALF_LIFE_S)
+    job = world.submit("one", 8)
+    world.round()
+    world.wait(100)
+    world.finish(job)
+
+    world.policy()
+    assert used(world) == 0
+    world.policy(half_life_s=HALF_LIFE_S)
+
+    assert used(world) == 0
+
+
+def test_a_policy_that_keeps_the_half_life_changes_nothing_of_the_past() -> None:
+    """Whatever else it says."""
+    world = World({"n1": 8})
+    world.policy(half_life_s=HALF_LIFE_S)
+    world.submit("one", 8)
+    world.round()
+    world.wait(100)
+    before = used(world)
+
+    world.policy(half_life_s=HALF_LIFE_S, promises=4)
+
+    assert used(world) == before
+
+
+def test_the_oldest_use_comes_to_nothing() -> None:
+    """And not to something that is no number."""
+    world = World({"n1": 8})
+    world.policy(half_life_s=1)
+    job = world.submit("one", 8)
+    world.round()
+    world.finish(job)
+    world.wait(10**8)
+
+    assert used(world) == 0

@@ -17,6 +17,7 @@ from events.job import (
     StopCause,
 )
 from events.node import EndReason, GpusReleased
+from events.queues import Queue, QueueStop
 from projections.cluster.job import JobState
 from services.control.round import decide_all
 from tests.clusters import World, names
@@ -278,3 +279,54 @@ def test_a_leader_whose_clock_is_years_ahead_delays_no_retry_for_long() -> None:
     world.rounds()
 
     assert world.cluster.jobs[job].attempt == 2
+
+
+def test_runs_of_a_queue_on_hold_are_stopped_and_their_jobs_wait_again_without_blame() -> None:
+    """Also where the hold is said of a queue above; a pause stops nothing."""
+    world = World({"n1": 8})
+    job = world.submit("a", 8)
+    world.rounds()
+    team = Queue(name=TeamId("t"), parent="org")
+    world.queues(Queue(name=TeamId("org"), stop=QueueStop.PAUSE), team)
+    assert names(world.rounds()) == []
+
+    world.queues(Queue(name=TeamId("org"), stop=QueueStop.HOLD), team)
+
+    (stopping,) = world.rounds()
+    assert isinstance(stopping, RunStopping)
+    assert stopping.cause is StopCause.QUEUE_HELD
+    world.end(job, reason=EndReason.STOPPED)
+    world.release(job)
+    assert names(world.rounds()) == ["JobRequeued", "JobHeld"]
+    after = world.cluster.jobs[job]
+    assert (after.not_before, after.failures_application, after.failures_infrastructure) == (None, 0, 0)
+    world.assert_sound()
+
+    world.queues(team)
+    assert names(world.rounds()) == ["JobAdmitted", "JobPlaced"]
+
+
+def test_a_hold_that_is_lifted_before_a_round_saw_it_stops_nothing() -> None:
+    """States are compared, not changes."""
+    world = World({"n1": 8})
+    world.submit("a", 8)
+    world.rounds()
+    world.queues(Queue(name=TeamId("t"), stop=QueueStop.HOLD))
+    assert world.cluster.attention
+
+    world.queues()
+
+    assert world.rounds() == []
+
+
+def test_a_run_that_ended_well_is_not_stopped_for_a_hold() -> None:
+    """All its ranks have ended: it succeeds."""
+    world = World({"n1": 8})
+    job = world.submit("a", 8)
+    world.rounds()
+    world.start(job)
+    world.end(job)
+    world.queues(Queue(name=TeamId("t"), stop=QueueStop.HOLD))
+    world.release(job)
+
+    assert "JobSucceeded" in names(world.rounds())

@@ -74,21 +74,25 @@ def beyond(queues: Sequence[Queue], capacity: Mapping[str, int]) -> list[str]:
     if not capacity:
         return []
     told: list[str] = []
-    roots = [queue for queue in queues if not queue.parent]
     for gpu_type in ("", *sorted({bounds.gpu_type for queue in queues for bounds in queue.bounds} - {""})):
         users = ", ".join(queue.name for queue in queues if _bounds(queue, gpu_type) is not None)
         if gpu_type and gpu_type not in capacity:
-            told.append(
-                f"GPU type {gpu_type}, in the bounds of {users}, is on no node: the types are {', '.join(sorted(capacity))}"
-            )
+            types = ", ".join(sorted(capacity))
+            told.append(f"GPU type {gpu_type}, in the bounds of {users}, is on no node: the types are {types}")
             continue
-        floors, there = _floors(roots, gpu_type), capacity[gpu_type] if gpu_type else sum(capacity.values())
+        floors, there = _promised(queues, gpu_type), capacity[gpu_type] if gpu_type else sum(capacity.values())
         if floors > there:
             kind = f"{gpu_type} GPUs" if gpu_type else "GPUs"
-            told.append(
-                f"floors at the root add up to {floors} {kind}, the cluster has {there}: each gets its part of that"
-            )
+            told.append(f"floors add up to {floors} {kind}, the cluster has {there}: each gets its part of that")
     return told
+
+
+def _promised(queues: Sequence[Queue], gpu_type: str) -> int:
+    """What floors add up to in a tree: of a queue its own, or those of its children where they are more."""
+    below: dict[str, int] = {}
+    for queue in reversed(queues):  # children come after their parents
+        below[queue.parent] = below.get(queue.parent, 0) + max(_floors([queue], gpu_type), below.get(queue.name, 0))
+    return below.get("", 0)
 
 
 def changes(before: Sequence[Queue], after: Sequence[Queue]) -> list[str]:

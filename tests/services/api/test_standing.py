@@ -144,7 +144,7 @@ async def test_floors_above_the_cluster_are_a_warning(cell: Cell) -> None:
     done = (await put(cell, "queues", body, "*")).json()
     assert done["changed"]
     assert done["warnings"] == [
-        "floors at the root add up to 3 GPUs, the cluster has 2: each gets its part of that",
+        "floors add up to 3 GPUs, the cluster has 2: each gets its part of that",
         "GPU type a100, in the bounds of a, is on no node: the types are h100",
     ]
 

@@ -44,18 +44,26 @@ def test_a_queue_that_goes_is_told() -> None:
 
 
 def test_what_the_cluster_does_not_have_is_told() -> None:
-    """Floors at the root over all types, where those of single types count too; and types that are on no node."""
+    """Floors over all types, where those of single types and of children count too; and types that are on no node."""
     queues = [
         queue("a", "", Bounds(floor=5)),
         queue("b", "", Bounds(gpu_type="h100", floor=6)),
         queue("c", "b", Bounds(gpu_type="b200", floor=1)),
     ]
     assert beyond(queues, {"h100": 4, "a100": 6}) == [
-        "floors at the root add up to 11 GPUs, the cluster has 10: each gets its part of that",
+        "floors add up to 11 GPUs, the cluster has 10: each gets its part of that",
         "GPU type b200, in the bounds of c, is on no node: the types are a100, h100",
-        "floors at the root add up to 6 h100 GPUs, the cluster has 4: each gets its part of that",
+        "floors add up to 6 h100 GPUs, the cluster has 4: each gets its part of that",
     ]
     assert beyond(queues, {"h100": 6, "a100": 5, "b200": 1}) == []
+    below = [
+        queue("a"),
+        queue("b", "a", Bounds(floor=6)),
+        queue("c", "a", Bounds(floor=6)),
+        queue("d", "c", Bounds(floor=2)),
+    ]
+    assert beyond(below, {"h100": 11}) == ["floors add up to 12 GPUs, the cluster has 11: each gets its part of that"]
+    assert beyond(below, {"h100": 12}) == []
     assert beyond(queues, {}) == []  # a cluster that is being set up
 
 

@@ -1,103 +1,291 @@
-"""Which admitted jobs get their GPUs now, and what is said of those that do not."""
+"""Which admitted jobs get their GPUs now, and what is promised to, set aside for, and said of those that do not."""
 
-from collections.abc import Iterator
-from datetime import timedelta
-from heapq import heapify, heappop, heapreplace
+from collections.abc import Iterable
+from datetime import datetime
 from typing import Final
 
-from events.base import Event, JobId, run_id_of
-from events.job import HoldCode, JobHeld, JobPlaced
-from projections.cluster.job import Job, OrderKey, Shape
-from projections.cluster.place import Misfit, Placement, Room, place
-from projections.cluster.state import Cluster
+from events.base import Event, JobId, RunId, TeamId, run_id_of
+from events.job import GpusEarmarked, HoldCode, JobPlaced, NodeShare, PromiseCause
+from events.policy import Consolidation
+from projections.cluster.entitlement import Standing
+from projections.cluster.holds import holds
+from projections.cluster.index import line_of
+from projections.cluster.job import Job, JobState, Shape, lasts
+from projections.cluster.place import Placement
+from projections.cluster.state import Cluster, Line
 from projections.cluster.tick import Tick
+from projections.cluster.topology import ranks_along
+from services.scheduler import earmark
+from services.scheduler.consolidate import consolidate, said
+from services.scheduler.order import Lineup, Next
+from services.scheduler.preempt import preempt
+from services.scheduler.promise import Promises
+from services.scheduler.promised import Promised
+from services.scheduler.scene import Scene
 
 PLACED_MAX: Final = 1_000  # in one round, so that it stays below 100 ms; the rest is the next round's
-HELD_MAX: Final = 500  # jobs looked at for a new hold code in one round
-HELD_AGAIN_AFTER: Final = timedelta(seconds=30)  # a job's hold code changes at most so often in the log
+SEARCHES_MAX: Final = 20  # for victims, in one round; none twice for jobs that are alike
+MOVES_MAX: Final = 3  # searches for moves in one round, likewise
+SHORT_MAX: Final = 1_000  # short jobs behind one that does not fit that have their turn all the same
+
+ROOM: Final = frozenset({HoldCode.NO_ROOM, HoldCode.SCATTERED, HoldCode.RESERVED})  # what passes by waiting
 
 
 def decide(cluster: Cluster, tick: Tick) -> list[Event]:
     """The scheduler's part of a round.
 
-    Jobs are tried in order: priority class, then age. One that does not fit never blocks a smaller one behind it, and
-    stands for all of its shape: what did not fit will not fit later in the round, since GPUs only get fewer.
+    What was set aside is given out where it is complete. Then jobs are tried in order. One that does not fit never
+    blocks a smaller one behind it, unless policy or its queue says so, and stands for all that need the same: what did
+    not fit will not fit later in the round, since GPUs only get fewer. The first of those that cannot start have nodes
+    drained towards them: docs/promises.md.
     """
-    room = Room(cluster)
-    events: list[Event] = []
-    misfits: dict[Shape, HoldCode] = {}
-    placed: set[JobId] = set()
-    lines = Lineup(cluster)
-    while lines and len(events) < PLACED_MAX:
-        shape, job_id = lines.first()
-        if shape in misfits:
-            lines.drop()
-            continue
-        match place(room, shape):
-            case Misfit(code):
-                misfits[shape] = code
-                lines.drop()
-            case Placement() as found:
-                events.append(_placed(cluster.jobs[job_id], found, tick))
-                placed.add(job_id)
-                room.take(found.shares)  # the next job sees what this took
-                lines.advance()
-    return events + _holds(cluster, misfits, placed, tick)
+    turn = Turn(cluster, tick)
+    while turn.goes_on():
+        pass
+    return turn.said()
 
 
-class Lineup:
-    """The admitted jobs in order over all lines, each of which can be dropped whole: its jobs are of one shape."""
+class Turn:
+    """What one round of the scheduler has decided so far, and what that leaves."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._heap: list[tuple[OrderKey, Shape, JobId, Iterator[tuple[OrderKey, JobId]]]] = []
-        for waiting in cluster.admitted.groups():
-            line = ((key, job_id) for key, job_id in cluster.admitted.line(waiting) if not cluster.jobs[job_id].cancel)
-            if (entry := next(line, None)) is not None:
-                self._heap.append((entry[0], waiting.shape, entry[1], line))
-        heapify(self._heap)  # keys differ, so nothing behind them is compared
+    def __init__(self, cluster: Cluster, tick: Tick) -> None:
+        self._cluster = cluster
+        self._tick = tick
+        self._standing = Standing(cluster, tick.at)
+        self._limits = not self._standing.sole
+        self._promised = Promised(cluster)
+        self._events = earmark.settle(cluster, tick)
+        self._placed: set[JobId] = {e.job_id for e in self._events if isinstance(e, JobPlaced)}
+        self._left = PLACED_MAX - len(self._placed)
+        self._promises = Promises(cluster, tick, self._promised, self._events)
+        holders = self._promises.holders
+        self._jobs = {job.job_id: HoldCode.PROMISED for job in holders}
+        for job_id in cluster.earmarks:
+            if cluster.jobs[job_id].state is JobState.ADMITTED:
+                self._jobs[job_id] = HoldCode.WAITS_FOR_PREEMPTED
+        self._lines: dict[Line, HoldCode] = {}  # what holds for all that is left of a line
+        self._evicted: set[RunId] = set()
+        self._searched: set[tuple[TeamId, Shape, int]] = set()  # in vain
+        self._searches = 0
+        self._scattered: set[Shape] = set()  # for which moves were looked for
+        self._shut: set[str] = set()  # GPU types for which a job holds up all behind it
+        self._shut_in: dict[TeamId, set[str]] = {}  # likewise, all behind it in its queue
+        self._short_left = SHORT_MAX
+        self._lineup = Lineup(cluster, self._standing, promised=holders, passed=set(cluster.earmarks))
 
-    def __bool__(self) -> bool:
-        return bool(self._heap)
+    def said(self) -> list[Event]:
+        """All that was decided, and last what is said of jobs that wait."""
+        if not self._tick.words:
+            return self._events
+        admitted = self._cluster.admitted
+        told = holds(self._cluster, self._tick, admitted, self._lines, besides=self._placed, jobs=self._jobs)
+        return [*self._events, *told]
 
-    def first(self) -> tuple[Shape, JobId]:
-        """The next job in order, and its shape."""
-        _, shape, job_id, _ = self._heap[0]
-        return shape, job_id
+    def goes_on(self) -> bool:
+        """Whether there was another job to look at, which is done; with it are all that it stands for."""
+        following = self._lineup.first() if self._left else None
+        if following is None:
+            return False
+        job = self._cluster.jobs[following.job_id]
+        code = self._try(job, following)
+        if code is None:
+            self._lineup.advance()
+            return True
+        self._lineup.drop()
+        if not following.alone:
+            self._lines[following.line] = code
+            if code is HoldCode.RESERVED:
+                self._try_short(following.line, job)
+        elif job.job_id in self._cluster.promises:
+            self._jobs[job.job_id] = code
+        return True
 
-    def advance(self) -> None:
-        """Go on to the job behind the first."""
-        _, shape, _, line = self._heap[0]
-        if (entry := next(line, None)) is None:
-            heappop(self._heap)
-        else:
-            heapreplace(self._heap, (entry[0], shape, entry[1], line))
+    def _try(self, job: Job, following: Next) -> HoldCode | None:
+        """Why the job waits, and all behind it in its line; None where it does not, or they are to be tried still."""
+        line = following.line
+        if (barred := self._barred(line)) is not None:
+            behind = barred is HoldCode.BEHIND
+            self._promises.lose(job, PromiseCause.POLICY if behind else PromiseCause.CHANGED)
+            return barred
+        found = self._find(job, line)
+        if isinstance(found, Placement):
+            self._place(job, found)
+            return None
+        if found not in ROOM:
+            self._promises.lose(job, PromiseCause.CHANGED)
+            return found
+        if following.alone and job.job_id not in self._cluster.promises:
+            return found  # it was tried for being short, and for nothing else
+        if self._preempts(job, line) or (found is HoldCode.SCATTERED and self._consolidates(job, line)):
+            self._jobs[job.job_id] = HoldCode.WAITS_FOR_PREEMPTED
+            return None
+        promised = self._promises.cannot_start(job)
+        shuts = self._shuts(line)
+        if not promised and not shuts:
+            return found
+        self._jobs[job.job_id] = HoldCode.PROMISED if promised else found
+        return None
 
-    def drop(self) -> None:
-        """Leave out the first and all behind it in its line: jobs of the same shape."""
-        heappop(self._heap)
+    # What stands against it, whatever room there is
 
+    def _barred(self, line: Line) -> HoldCode | None:
+        """The limit, or the job before it, that a line waits for."""
+        if (self._shut or self._shut_in) and not self._unshut(line, line.shape.gpu_types):
+            return HoldCode.BEHIND
+        if not self._limits:
+            return None
+        shape, preemptible = line.shape, not line.firm
+        gpus = shape.min_gpus or shape.gpus
+        block = self._standing.blocked(line.team, shape.gpu_types, gpus, preemptible=preemptible)
+        if block is None:
+            open_to_it = self._standing.open_types(line.team, shape.gpu_types, gpus, preemptible=preemptible)
+            return HoldCode.BEHIND if open_to_it and not self._unshut(line, open_to_it) else None
+        if self._standing.strict(line.team):
+            self._shut_in.setdefault(line.team, set()).update(self._types(shape.gpu_types))
+        return block.code
 
-def _placed(job: Job, found: Placement, tick: Tick) -> JobPlaced:
-    attempt = job.attempt + 1
-    run_id = run_id_of(job.job_id, attempt)
-    return JobPlaced(**tick.of_job(job), run_id=run_id, attempt=attempt, shares=found.shares, ranks=found.ranks)
+    def _types(self, gpu_types: Iterable[str]) -> tuple[str, ...]:
+        return tuple(gpu_types) or tuple(sorted(self._cluster.capacity))
 
+    def _unshut(self, line: Line, gpu_types: Iterable[str]) -> tuple[str, ...]:
+        """Those of the types for which nobody holds the line up."""
+        shut_in = self._shut_in.get(line.team, ())
+        return tuple(t for t in self._types(gpu_types) if t not in self._shut and t not in shut_in)
 
-def _holds(cluster: Cluster, misfits: dict[Shape, HoldCode], placed: set[JobId], tick: Tick) -> list[Event]:
-    """A word for each job that did not fit and of which the log says another code than what holds now."""
-    events: list[Event] = []
-    left = HELD_MAX
-    for line in sorted(cluster.admitted.groups()):
-        code = misfits.get(line.shape, line.hold)
-        if code is line.hold:
-            continue
-        for _, job_id in cluster.admitted.line(line):
-            if job_id in placed:
-                continue
-            if not left:
-                return events
-            left -= 1
-            job = cluster.jobs[job_id]
-            if job.held_at is None or job.held_at + HELD_AGAIN_AFTER <= tick.at:
-                events.append(JobHeld(**tick.of_job(job), code=code))
-    return events
+    def _shuts(self, line: Line) -> bool:
+        """Whether a job that cannot start holds up others from now on."""
+        types = self._types(line.shape.gpu_types)
+        if self._cluster.policy.blocking:
+            self._shut.update(types)
+            return True
+        if self._limits and self._standing.strict(line.team):
+            self._shut_in.setdefault(line.team, set()).update(types)
+            return True
+        return False
+
+    def _asks(self, line: Line) -> tuple[Shape, int | None]:
+        """What may be looked for: the shape on the types that are open to it, and how many GPUs at the most."""
+        shape = line.shape
+        if not self._limits and not self._shut:
+            return shape, None
+        gpus, types, most = shape.min_gpus or shape.gpus, shape.gpu_types, None
+        if self._limits:
+            types = self._standing.open_types(line.team, types, gpus, preemptible=not line.firm) or types
+            if shape.min_gpus:
+                headrooms = (self._standing.headroom(line.team, gpu_type) for gpu_type in self._types(types))
+                most = min(headrooms, default=None)
+        if self._shut or self._shut_in:
+            types = self._unshut(line, types)
+        return shape._replace(gpu_types=types), most if most is not None and most < shape.gpus else None
+
+    # Room
+
+    def _find(self, job: Job, line: Line) -> Placement | HoldCode:
+        """A place; or why there is none."""
+        shape, most = self._asks(line)
+        claim, mine = self._promises.claim_of(job), self._promises.open_to(job)
+        end = self._end(job)
+        if claim is not None and most is None and self._promised.ready(claim, end=end, mine=mine):
+            nodes = [self._cluster.nodes[share.node_id] for share in claim.shares]
+            return Placement(claim.shares, ranks_along(nodes) if self._cluster.spares else ())
+        found = self._promised.fit(shape, most)
+        if isinstance(found, Placement) or found.code not in ROOM or not self._promised.claims:
+            return found if isinstance(found, Placement) else found.code
+        if claim is not None and mine == {job.job_id} and not self._promised.some_free(claim):
+            mine = frozenset()  # nothing of its own to go by
+        among = self._promised.fit_promised(shape, most, end=end, mine=mine)
+        if among is None:
+            return HoldCode.RESERVED
+        return among if isinstance(among, Placement) else among.code
+
+    def _end(self, job: Job) -> datetime | None:
+        """When a run of the job that starts now is gone; None: nobody knows."""
+        time = lasts(job.spec)
+        return self._tick.at + time if time is not None else None
+
+    def _place(self, job: Job, found: Placement) -> None:
+        attempt = job.attempt + 1
+        run_id = run_id_of(job.job_id, attempt)
+        self._events.append(
+            JobPlaced(**self._tick.of_job(job), run_id=run_id, attempt=attempt, shares=found.shares, ranks=found.ranks)
+        )
+        self._promises.started(job, found.shares, self._end(job))
+        self._count(job, found.shares)
+        self._placed.add(job.job_id)
+        self._left -= 1
+
+    def _count(self, job: Job, shares: tuple[NodeShare, ...]) -> None:
+        """Its team has these from now on."""
+        gpu_type = self._cluster.nodes[shares[0].node_id].gpu_type
+        gpus = sum(share.slots.bit_count() for share in shares)
+        self._standing.take(job.team, gpu_type, gpus, rank=job.rank, preemptible=job.spec.preemptible)
+
+    def _try_short(self, line: Line, first: Job) -> None:
+        """Jobs of a line that would be gone before promised starts have their turn, though its first has none."""
+        if (latest := self._promised.latest) is None:
+            return
+        slack_s = (latest - self._tick.at).total_seconds()
+        short: list[Job] = []
+        for (runtime_s, _), job_id in self._cluster.shortest.line(line.shape):
+            if runtime_s > slack_s or not self._short_left:
+                break
+            self._short_left -= 1
+            job, seen = self._cluster.jobs[job_id], job_id in self._placed or job_id in self._jobs
+            if not seen and job is not first and line_of(job) == line:
+                short.append(job)
+        self._lineup.again(line, short)
+
+    # Room that others make
+
+    def _scene(self, job: Job) -> Scene:
+        room = self._promised.guarded(self._promises.open_to(job))
+        return Scene(self._cluster, self._tick, room, self._standing, self._evicted)
+
+    def _preempts(self, job: Job, line: Line) -> bool:
+        """Whether others end for the job: what they have is set aside for it, with what is free of its place."""
+        alike = (job.team, line.shape, job.rank)
+        if not self._cluster.policy.preemption or self._searches >= SEARCHES_MAX or alike in self._searched:
+            return False
+        if not self._somebody(job):
+            return False
+        self._searches += 1
+        found = preempt(self._scene(job), job)
+        if found is None:
+            self._searched.add(alike)
+            return False
+        self._promises.set_aside(job, found.shares)
+        self._events.append(
+            GpusEarmarked(**self._tick.of_job(job), shares=found.shares, victims=found.victims, ranks=found.ranks)
+        )
+        self._count(job, found.shares)
+        for run_id in found.victims:
+            run = self._cluster.runs[run_id]
+            self._evicted.add(run_id)
+            self._standing.give(run.team, run.gpu_type, run.gpus, rank=run.rank, preemptible=run.preemptible)
+        return True
+
+    def _somebody(self, job: Job) -> bool:
+        """Whether anybody runs who might be stopped for the job: the quick no."""
+        return any(use.preemptible and (use.team != job.team or use.rank > job.rank) for use in self._cluster.usage)
+
+    def _consolidates(self, job: Job, line: Line) -> bool:
+        """Whether runs move for the job; that they could may be said without."""
+        policy = self._cluster.policy.consolidation
+        if policy is Consolidation.OFF or line.shape in self._scattered or len(self._scattered) >= MOVES_MAX:
+            return False
+        self._scattered.add(line.shape)
+        scene = self._scene(job)
+        found = consolidate(scene, job)
+        if found is None:
+            return False
+        told = said(scene, job, found)
+        if policy is Consolidation.PROPOSE:
+            self._events += told
+            return False
+        self._promises.set_aside(job, found.placement.shares)
+        for move in found.moves:
+            self._promises.set_aside(self._cluster.jobs[self._cluster.runs[move.run_id].job_id], move.shares)
+            self._evicted.add(move.run_id)
+        self._events += told
+        self._count(job, found.placement.shares)
+        return True

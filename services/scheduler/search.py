@@ -229,7 +229,9 @@ def cheapest(parts: list[dict[NodeId, Spot]], runs: dict[RunId, Run], budget: Bu
                 search.undo()
                 answers.append(found)
                 break
-    return min(answers, key=lambda found: (found.cost, found.shares), default=None)
+    return min(
+        answers, key=lambda found: (found.cost, [(share.node_id, share.slots) for share in found.shares]), default=None
+    )
 
 
 def lowest(slots: Slots, most: int) -> Slots:

@@ -4,10 +4,11 @@ from itertools import count
 
 from events.base import NodeId
 from events.job import JobHeld, JobPlaced
+from projections.cluster.holds import HELD_MAX
 from services.control.round import PASSED_OVER_MAX, decide_all
 from services.health.decide import DECIDED_MAX as NODES_MAX
 from services.lifecycle.decide import DECIDED_MAX as RUNS_MAX
-from services.scheduler.decide import HELD_MAX, PLACED_MAX
+from services.scheduler.decide import PLACED_MAX
 from tests.clusters import World, names
 
 

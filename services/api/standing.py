@@ -13,7 +13,7 @@ from projections.tables import node_view
 from services.api.parts import Here, InHere
 from services.api.problems import Troubled, accepted, problem_of, trouble
 from services.api.schemas import DocumentSet, StandingDocument
-from services.gate.documents import Standing
+from services.gate.documents import Held
 from services.gate.lane import NO_ANSWER
 from services.gate.names import shown
 from services.gate.queue_tree import beyond
@@ -143,12 +143,12 @@ async def _beyond(here: Here, document: dict[str, Any]) -> list[str]:
     return beyond(getattr(queues, "queues", ()), capacity)
 
 
-def _shown(standing: Standing, response: Response) -> StandingDocument:
-    response.headers["ETag"] = f'"{standing.position}"'
-    recorded = standing.recorded
+def _shown(held: Held, response: Response) -> StandingDocument:
+    response.headers["ETag"] = f'"{held.position}"'
+    recorded = held.recorded
     return StandingDocument(
-        document=standing.document,
-        position=standing.position,
+        document=held.document,
+        position=held.position,
         by=recorded.event.by if recorded else "",
         at=recorded.at if recorded else None,
     )

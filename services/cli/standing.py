@@ -50,7 +50,9 @@ def put(client: Client, kind: Kind, spec: Spec, *, over: int, dry_run: bool) -> 
     except Refusal as refusal:
         first, *others = sentences(refusal.reason)
         reason = "; ".join([first, *(f"{_line(spec, other)}{other}" for other in others)])
-        raise Refusal(spec.where(first), reason, hint=refusal.hint, code=refusal.code, named=refusal.named) from refusal
+        raise Refusal(
+            where(spec, first), reason, hint=refusal.hint, code=refusal.code, named=refusal.named
+        ) from refusal
 
 
 def sentences(message: str) -> list[str]:
@@ -89,6 +91,16 @@ def operator() -> str:
     return name or "operator"
 
 
+def where(spec: Spec, sentence: str) -> str:
+    """The place that a sentence of a refusal begins with: `FILE:LINE`, or `FILE` where it has none."""
+    path = sentence.partition(": ")[0]
+    while path not in spec.lines:
+        path = path.rpartition(".")[0]
+        if not path:
+            return spec.origin
+    return f"{spec.origin}:{spec.lines[path]}"
+
+
 def _line(spec: Spec, sentence: str) -> str:
-    place = spec.where(sentence)
+    place = where(spec, sentence)
     return "" if place == spec.origin else f"line {place.rpartition(':')[2]}: "

@@ -19,7 +19,7 @@ QUEUES: Final = "queues"  # the subjects, each of one document
 POLICY: Final = "policy"
 
 
-class Standing(NamedTuple):
+class Held(NamedTuple):
     """The document that holds."""
 
     document: dict[str, Any]  # as it is typed
@@ -34,19 +34,19 @@ class Documents:
         self._log = log
         self._clock = clock
 
-    async def queues(self) -> Standing:
+    async def queues(self) -> Held:
         """The queues that hold, as typed. Raises `Unknown` when the log does not answer."""
         recorded = await self._log.last(QUEUES)
         event = recorded.event if recorded else None
         document = queues_document(event if isinstance(event, QueuesSet) else None)
-        return Standing(document, recorded.position if recorded else START, recorded)
+        return Held(document, recorded.position if recorded else START, recorded)
 
-    async def policy(self) -> Standing:
+    async def policy(self) -> Held:
         """The policy that holds, as typed. Raises `Unknown` when the log does not answer."""
         recorded = await self._log.last(POLICY)
         event = recorded.event if recorded else None
         document = policy_document(event if isinstance(event, PolicySet) else None)
-        return Standing(document, recorded.position if recorded else START, recorded)
+        return Held(document, recorded.position if recorded else START, recorded)
 
     async def prepared(self, ask: SetQueues | SetPolicy, by: str) -> "Prepared | Answer":
         """The event that an ask means, with what it changes; or the answer, where there is nothing to write.

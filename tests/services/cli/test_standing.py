@@ -6,7 +6,8 @@ import pytest
 import yaml
 
 from services.cli import standing
-from services.cli.standing import as_file, sentences
+from services.cli.specfile import Spec
+from services.cli.standing import as_file, sentences, where
 
 
 def test_a_refusal_is_taken_apart_where_a_place_begins() -> None:
@@ -17,6 +18,20 @@ def test_a_refusal_is_taken_apart_where_a_place_begins() -> None:
         "queues.1.gpu_types.h100 80gb.floor: is 5; and 2 more",
     ]
     assert sentences("the body is no JSON") == ["the body is no JSON"]
+
+
+def test_a_sentence_leads_to_its_line() -> None:
+    """That of the innermost part of its place which is in the file; GPU types have spaces and dots."""
+    lines = {"queues": 1, "queues.0": 2, "queues.0.gpu_types": 5, "queues.0.gpu_types.h100 80.gb": 6}
+    spec = Spec({}, "q.yaml", lines)
+    for told, place in (
+        ("queues.0.gpu_types.h100 80.gb.floor: is 5", "q.yaml:6"),
+        ("queues.0.name: is missing", "q.yaml:2"),
+        ("queues: is missing", "q.yaml:1"),
+        ("lost_after: must be more", "q.yaml"),
+        ("the body is no JSON", "q.yaml"),
+    ):
+        assert where(spec, told) == place
 
 
 def test_a_document_is_shown_as_a_file_that_says_over_what_it_goes() -> None:

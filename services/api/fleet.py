@@ -1,16 +1,25 @@
-"""Routes that read nodes and queues."""
+"""Routes that read nodes, queues and promises."""
 
-from fastapi import APIRouter, Response
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Final
 
-from projections.tables import node_view, queue_view
+import msgspec
+from fastapi import APIRouter, Query, Response
+
+from events.base import JobId, Position
+from events.job import Domain
+from events.queues import QueueStop
+from projections.tables import node_view, promise_view, queue_view
+from projections.tables.queue_view import QueueRow
+from services.api.fleet_schemas import Node, Nodes, Promise, PromiseListing, Promises, Queue, Queues, QueueUse
 from services.api.parts import AtLeast, InHere, say_position
-from services.api.schemas import Node, Nodes, Queue, Queues
 
 router = APIRouter(prefix="/v1", tags=["cluster"])
 
 WAITING = ("queued", "admitted")
 RUNNING = ("placed", "running", "stopping")
 ENDED = ("succeeded", "failed", "cancelled", "timed_out", "rejected")
+GRAVITY: Final = tuple(QueueStop)  # the gravest last
 
 
 @router.get("/nodes")
@@ -24,11 +33,33 @@ async def list_nodes(here: InHere, response: Response, min_position: AtLeast) ->
 
 @router.get("/queues")
 async def list_queues(here: InHere, response: Response, min_position: AtLeast) -> Queues:
-    """Every team that ever submitted a job, with its jobs by state."""
+    """The queues of the document and every team that ever submitted a job, each before those below it."""
     async with here.tables(min_position) as tables:
         rows = await queue_view.queues(tables.db)
     say_position(response, tables.position)
-    return Queues(queues=[_queue(row) for row in rows], position=tables.position)
+    return Queues(queues=tree(rows), position=tables.position)
+
+
+@router.get("/promises")
+async def list_promises(
+    here: InHere, response: Response, min_position: AtLeast, listing: Annotated[PromiseListing, Query()]
+) -> Promises:
+    """What gangs were promised, newest first, and how often that was kept."""
+    before = promise_view.NEWEST if listing.cursor is None else Position(listing.cursor)
+    job_id = JobId(listing.job.replace("\0", "\ufffd")) if listing.job is not None else None
+    async with here.tables(min_position) as tables:
+        rows = await promise_view.promises(tables.db, job_id=job_id, before=before, limit=listing.limit + 1)
+        kept = await promise_view.kept(tables.db)
+    say_position(response, tables.position)
+    shown = rows[: listing.limit]
+    return Promises(
+        promises=[_promise(row) for row in shown],
+        next_cursor=shown[-1].promised if len(rows) > len(shown) else None,
+        outcomes=kept.outcomes,
+        slips=kept.slips,
+        hit_rate=kept.hit_rate,
+        position=tables.position,
+    )
 
 
 def _node(row: node_view.Node) -> Node:
@@ -40,24 +71,88 @@ def _node(row: node_view.Node) -> Node:
         gpus_used=row.held,
         gpus_free=row.free,
         gpus_out=max(0, row.gpus - row.held - row.free),
+        gpus_earmarked=row.earmarked,
+        earmarked_for=row.earmarked_for,
         epoch=row.epoch,
         address=row.address,
         agent_version=row.agent_version,
+        rack=row.labels.get(Domain.RACK, ""),
+        spine=row.labels.get(Domain.SPINE, ""),
         labels=row.labels,
+        taints=row.taints,
+        cordoned=row.cordoned_at is not None,
+        cordoned_at=row.cordoned_at,
+        cordoned_by=row.cordoned_by or "",
+        cordon_reason=row.cordon_reason or "",
         joined_at=row.joined_at,
         state_at=row.state_at,
         position=row.position,
     )
 
 
-def _queue(row: queue_view.QueueRow) -> Queue:
+def tree(rows: Sequence[QueueRow]) -> list[Queue]:
+    """The queues, each before those below it, siblings by name; one whose parent is not there stands at the root."""
+    known = {row.team: row for row in rows}
+    below: dict[str, list[QueueRow]] = {}
+    for row in sorted(rows, key=lambda row: row.team):
+        below.setdefault(row.parent if row.parent in known else "", []).append(row)
+    return [queue for row in below.get("", ()) for queue in _branch(row, below, depth=0, stopped=QueueStop.NONE)]
+
+
+def _branch(row: QueueRow, below: Mapping[str, list[QueueRow]], *, depth: int, stopped: QueueStop) -> Iterator[Queue]:
+    """A queue and all below it. Queues that are above themselves are at no root, and never come here."""
+    stopped = max(stopped, QueueStop(row.stop), key=GRAVITY.index)
+    branches = [list(_branch(under, below, depth=depth + 1, stopped=stopped)) for under in below.get(row.team, ())]
+    yield _queue(row, depth, stopped, [branch[0].whole for branch in branches])
+    for branch in branches:
+        yield from branch
+
+
+def _queue(row: QueueRow, depth: int, stopped: QueueStop, below: Sequence[QueueUse]) -> Queue:
     by_state = {state: int(getattr(row, state)) for state in (*WAITING, *RUNNING, *ENDED)}
-    return Queue(
-        team=row.team,
+    own = QueueUse(
         jobs_waiting=sum(by_state[state] for state in WAITING),
         jobs_running=sum(by_state[state] for state in RUNNING),
-        jobs_ended=sum(by_state[state] for state in ENDED),
         gpus_used=row.gpus_held,
+        gpus_borrowed=row.borrowed,
         gpus_waiting=row.gpus_waiting,
+    )
+    whole = {name: sum(getattr(use, name) for use in (own, *below)) for name in QueueUse.model_fields}
+    return Queue(
+        team=row.team,
+        listed=row.listed,
+        parent=row.parent,
+        depth=depth,
+        weight=row.weight,
+        bounds=msgspec.to_builtins(row.bounds),
+        order=row.discipline,
+        stop=row.stop,
+        stopped=stopped,
+        pending_max=row.pending_max,
+        running_max=row.running_max,
+        jobs_ended=sum(by_state[state] for state in ENDED),
+        gpus_used_by_type=row.used,
         by_state=by_state,
+        whole=QueueUse(**whole),
+        **own.model_dump(),
+    )
+
+
+def _promise(row: promise_view.PromiseRow) -> Promise:
+    placed = row.outcome in {promise_view.Outcome.KEPT, promise_view.Outcome.LATE}
+    now = row.ended_at if placed else row.start
+    return Promise(
+        job_id=row.job_id,
+        team=row.team,
+        gpus=row.gpus,
+        outcome=row.outcome,
+        promised_at=row.promised_at,
+        first_start=row.first_start,
+        start=row.start,
+        slip_s=(now - row.first_start).total_seconds() if now is not None and row.first_start is not None else None,
+        moves=row.moves,
+        causes=row.causes,
+        cause=row.cause or "",
+        ended_at=row.ended_at,
+        position=row.promised,
     )

@@ -16,10 +16,13 @@ from events.log.port import Unknown
 from projections.tables import unreadable
 from runtime.nats import alive
 from runtime.serve_requests import ask
+from services.api.metrics import fleet_of
 from services.api.parts import Here, InHere
 from services.api.problems import Troubled, trouble
 from services.api.schemas import Check, Ready
 from services.gate.names import shown
+from services.gate.policy import policy_schema
+from services.gate.queues import queues_schema
 from services.gate.spec import schema
 
 router = APIRouter(tags=["operations"])
@@ -65,12 +68,17 @@ async def metrics(here: InHere) -> Response:
     here.gauges.position.set(position)
     here.gauges.unreadable.set(unread)
     here.gauges.streams.set(here.streams.open)
+    try:
+        async with here.tables() as shown:
+            here.fleet_metrics.shown = await fleet_of(shown.db)
+    except Troubled:
+        here.fleet_metrics.shown = None
     return Response(generate_latest(here.registry), media_type=CONTENT_TYPE_LATEST)
 
 
 @router.get("/schemas/{name}.json")
 async def get_schema(name: str) -> dict[str, Any]:
-    """The JSON Schema of an event by its type, of other messages by name, of a job as typed as `job_spec`."""
+    """The JSON Schema of an event by its type, of other messages by name; of what people type: job_spec, queues, policy."""
     found = _schemas().get(name)
     if found is None:
         names = ", ".join(sorted(_schemas()))
@@ -82,7 +90,7 @@ async def get_schema(name: str) -> dict[str, Any]:
 
 @cache
 def _schemas() -> dict[str, dict[str, Any]]:
-    return schemas(TYPES) | {"job_spec": schema()}
+    return schemas(TYPES) | {"job_spec": schema(), "queues": queues_schema(), "policy": policy_schema()}
 
 
 async def _end(here: Here) -> Position | None:

@@ -138,6 +138,19 @@ def job_of(row: job_view.Job) -> Job:
         cancel_reason=row.cancel_reason or "",
         submitted_position=row.submitted,
         position=row.position,
+        min_gpus=row.min_gpus,
+        gpus_placed=row.gpus_placed,
+        gpu_type=row.gpu_type or "",
+        within=row.within or "",
+        within_required=row.within_required,
+        max_runtime_s=row.max_runtime_s,
+        preemptible=row.preemptible,
+        borrowing=row.borrowing,
+        evictions=row.evictions,
+        evicted_for=row.evicted_for or "",
+        promised=row.promise is not None,
+        promised_start=row.promised_start,
+        earmarked=row.earmark is not None,
     )
 
 

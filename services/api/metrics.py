@@ -1,11 +1,17 @@
-"""What /metrics tells beside requests: how far the tables are, and what the gate of this process has done."""
+"""What /metrics tells beside requests: how far the tables are, what they show, and what this process's gate has done."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from projections.tables import gpu_view, promise_view, queue_view, run_view
+from projections.tables.promise_view import Kept
+from projections.tables.queue_view import QueueRow
+from projections.tables.run_view import Evicted
+from runtime.postgres import Connection
 from services.gate.gate import Gate
 
 
@@ -41,3 +47,86 @@ class GateMetrics(Collector):
             facts.add_metric((lane,), counts.facts)
             waiting.add_metric((lane,), counts.waiting)
         yield from (appends, facts, waiting)
+
+
+class Fleet(NamedTuple):
+    """What the tables show of queues, promises and preemption."""
+
+    queues: list[QueueRow]
+    kept: Kept
+    preempted: Evicted
+    moved: Evicted
+    earmarked: int
+
+
+async def fleet_of(db: Connection) -> Fleet:
+    """All of it, at one position."""
+    return Fleet(
+        queues=await queue_view.queues(db),
+        kept=await promise_view.kept(db),
+        preempted=await run_view.evicted(db, moved=False),
+        moved=await run_view.evicted(db, moved=True),
+        earmarked=await gpu_view.earmarked(db),
+    )
+
+
+class FleetMetrics(Collector):
+    """What the tables showed when metrics were asked for last."""
+
+    def __init__(self) -> None:
+        self.shown: Fleet | None = None  # None: they cannot be read now, and nothing is told of them
+
+    def collect(self) -> Iterator[Metric]:
+        """See `Collector`. Counts are of the whole log: they go on after a restart."""
+        if self.shown is None:
+            return
+        yield from _promises(self.shown.kept)
+        yield from _evictions(self.shown)
+        yield from _queues(self.shown.queues)
+
+
+def _promises(kept: Kept) -> Iterator[Metric]:
+    made = CounterMetricFamily("muster_promises", "Promises of a start, all that were made.")
+    made.add_metric((), sum(kept.outcomes.values()))
+    ended = CounterMetricFamily(
+        "muster_promises_ended", "Promises that ended, by what became of them.", labels=("outcome",)
+    )
+    for outcome, number in kept.outcomes.items():
+        if outcome != promise_view.Outcome.OPEN:
+            ended.add_metric((outcome,), number)
+    slips = CounterMetricFamily("muster_promise_slips", "Moves of promises, by cause.", labels=("cause",))
+    for cause, number in sorted(kept.slips.items()):
+        slips.add_metric((cause,), number)
+    hits = GaugeMetricFamily("muster_promise_hit_rate", "Kept promises among those kept or late; NaN without any.")
+    hits.add_metric((), kept.hit_rate if kept.hit_rate is not None else float("nan"))
+    yield from (made, ended, slips, hits)
+
+
+def _evictions(shown: Fleet) -> Iterator[Metric]:
+    runs = CounterMetricFamily("muster_evictions", "Runs that were to end for another job.", labels=("kind",))
+    lost = CounterMetricFamily(
+        "muster_evictions_lost_gpu_seconds", "GPU-seconds since their last checkpoint.", labels=("kind",)
+    )
+    for kind, evicted in (("preempted", shown.preempted), ("moved", shown.moved)):
+        runs.add_metric((kind,), evicted.runs)
+        lost.add_metric((kind,), evicted.lost_gpu_s)
+    earmarked = GaugeMetricFamily("muster_gpus_earmarked", "GPUs that are set aside for a job.")
+    earmarked.add_metric((), shown.earmarked)
+    yield from (runs, lost, earmarked)
+
+
+def _queues(queues: list[QueueRow]) -> Iterator[Metric]:
+    used = GaugeMetricFamily(
+        "muster_queue_gpus_used", "GPUs that a queue's own jobs hold.", labels=("queue", "gpu_type")
+    )
+    borrowed = GaugeMetricFamily("muster_queue_gpus_borrowed", "Of these, by borrowing.", labels=("queue",))
+    waiting = GaugeMetricFamily("muster_queue_gpus_waiting", "GPUs that its waiting jobs ask for.", labels=("queue",))
+    jobs = GaugeMetricFamily("muster_queue_jobs", "Its jobs that have not ended.", labels=("queue", "state"))
+    for row in queues:
+        for gpu_type, gpus in sorted(row.used.items()):
+            used.add_metric((row.team, gpu_type), gpus)
+        borrowed.add_metric((row.team,), row.borrowed)
+        waiting.add_metric((row.team,), row.gpus_waiting)
+        for state in ("queued", "admitted", "placed", "running", "stopping"):
+            jobs.add_metric((row.team, state), getattr(row, state))
+    yield from (used, borrowed, waiting, jobs)

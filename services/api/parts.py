@@ -19,7 +19,7 @@ from runtime.clock import Clock
 from runtime.nats import Connection
 from runtime.postgres import ABSENT, AWAY, Pool
 from runtime.postgres import Connection as Session
-from services.api.metrics import GateMetrics, Gauges
+from services.api.metrics import FleetMetrics, GateMetrics, Gauges
 from services.api.past import ClosingReader, Past
 from services.api.problems import trouble
 from services.api.sse import Streams
@@ -60,6 +60,8 @@ class Here:
         self.registry = CollectorRegistry()
         self.registry.register(GateMetrics(parts.gate))
         self.gauges = Gauges(self.registry)
+        self.fleet_metrics = FleetMetrics()
+        self.registry.register(self.fleet_metrics)
         self.shown = Shown(parts.pool)
 
     @asynccontextmanager

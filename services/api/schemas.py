@@ -12,6 +12,7 @@ from services.gate.names import KEY_MAX
 TEAM_DEFAULT: Final = "default"
 PAGE: Final = 50  # jobs, where the client does not say
 PAGE_MAX: Final = 500
+PROMISES_MAX: Final = 500
 TIMELINE_MAX: Final = 1_000  # events
 LINES_MAX: Final = 20_000  # of output in one answer: the last ones
 
@@ -173,6 +174,19 @@ class Job(BaseModel):
     cancel_reason: str
     submitted_position: int
     position: int = Field(description="Of the last event that changed it.")
+    min_gpus: int = Field(description="An elastic gang starts with so many at the least; 0: with all.")
+    gpus_placed: int | None = Field(description="That its last run got; null before it.")
+    gpu_type: str = Field(description="Of these; empty before.")
+    within: str = Field(description="`rack` or `spine`: how close together its nodes stand; empty: anywhere.")
+    within_required: bool = Field(description="Whether they must, or only should.")
+    max_runtime_s: int = Field(description="Declared; 0: not.")
+    preemptible: bool
+    borrowing: bool = Field(description="Admitted beyond what its team was entitled to then.")
+    evictions: int = Field(description="How often a run of it was stopped for another job, or moved.")
+    evicted_for: str = Field(description="The job for which that was decided last; empty: never.")
+    promised: bool = Field(description="Whether nodes drain towards it.")
+    promised_start: datetime | None = Field(description="As promised now; null where no time can be said.")
+    earmarked: bool = Field(description="Whether GPUs are set aside for it, which others give up or have given up.")
 
 
 class JobDetail(Job):
@@ -233,51 +247,6 @@ class LogLines(BaseModel):
     job_id: str
     lines: list[LogLine]
     truncated: bool = Field(description="Whether older lines were left out.")
-
-
-class Node(BaseModel):
-    """A node and its GPUs."""
-
-    node_id: str
-    state: Literal["up", "suspect", "lost"]
-    gpu_type: str
-    gpus_total: int
-    gpus_used: int
-    gpus_free: int
-    gpus_out: int = Field(description="Neither: not found clean yet, or of a lost node.")
-    epoch: int
-    address: str
-    agent_version: str
-    labels: dict[str, str]
-    joined_at: datetime
-    state_at: datetime
-    position: int
-
-
-class Nodes(BaseModel):
-    """All nodes."""
-
-    nodes: list[Node]
-    position: int = Field(description=POSITION)
-
-
-class Queue(BaseModel):
-    """A team's jobs and GPUs."""
-
-    team: str
-    jobs_waiting: int
-    jobs_running: int = Field(description="That hold GPUs.")
-    jobs_ended: int
-    gpus_used: int
-    gpus_waiting: int
-    by_state: dict[str, int]
-
-
-class Queues(BaseModel):
-    """All teams that ever asked."""
-
-    queues: list[Queue]
-    position: int = Field(description=POSITION)
 
 
 class StandingDocument(BaseModel):

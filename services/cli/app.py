@@ -28,7 +28,7 @@ app.command(rich_help_panel=JOBS)(submit.submit)
 app.command(rich_help_panel=JOBS, context_settings=PASS_ON)(submit.run)
 for of_jobs in (jobs.jobs, jobs.job, why.why, logs.logs, jobs.wait, jobs.cancel):
     app.command(rich_help_panel=JOBS)(of_jobs)
-for looking in (fleet.nodes, fleet.queues, events.events):
+for looking in (fleet.nodes, fleet.queues, fleet.promises, events.events):
     app.command(rich_help_panel=LOOK)(looking)
 for operating in (queue, policy, node):
     app.add_typer(operating.app, rich_help_panel=OPERATE)

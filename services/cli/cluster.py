@@ -20,6 +20,13 @@ def up(
     data_dir: DataDir = Path(DATA_DIR),
     nodes: Annotated[int, typer.Option("--nodes", min=0, max=NODES_MAX, help="Simulated nodes; 0: none.")] = 4,
     gpus_per_node: Annotated[int, typer.Option("--gpus-per-node", min=1, max=63, help="Simulated GPUs of each.")] = 8,
+    racks: Annotated[
+        int,
+        typer.Option("--racks", min=0, max=NODES_MAX, help="Racks of the simulated nodes, filled in order; 0: none."),
+    ] = 0,
+    spines: Annotated[
+        int, typer.Option("--spines", min=0, max=NODES_MAX, help="Spines of these racks, filled in order; 0: none.")
+    ] = 0,
     host: Annotated[str, typer.Option("--host", help="The address that the API listens on.")] = "127.0.0.1",
     port: Annotated[
         int | None, typer.Option("--port", min=0, max=65535, help="0: a free one. Default: 8080, or a free one.")
@@ -43,6 +50,8 @@ def up(
         data_dir=data_dir.resolve(),
         nodes=nodes,
         gpus_per_node=gpus_per_node,
+        racks=racks,
+        spines=spines,
         host=host,
         port=port,
         teams=tuple(team or ()),

@@ -8,9 +8,9 @@ import httpx
 import typer
 
 from services.cli.client import Client
+from services.cli.detail import detail, short_type
 from services.cli.ended import OUTAGE_MAX_S
 from services.cli.failure import Failure
-from services.cli.jobs import detail, short_type
 from services.cli.options import ApiUrl, AsJson, connect, job_path
 from services.cli.place import parsed, shown
 from services.main.local import CLOCK

@@ -1,52 +1,99 @@
-"""`muster nodes` and `muster queues`: what the cluster has, and who uses it."""
+"""`muster nodes`, `queues` and `promises`: what the cluster has, who uses it, and who was promised what."""
 
 import json
-from typing import Any, Final
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated, Any, Final
 
+import typer
+
+from services.cli.failure import say
 from services.cli.options import ApiUrl, AsJson, connect
-from services.cli.table import Column, ago, print_table
+from services.cli.table import Column, ago, duration, parse_time, print_table
 
 NODE_COLUMNS: Final = (
     Column("NODE"),
     Column("STATE"),
-    Column("TYPE", drop=2),
+    Column("TYPE", drop=4),
     Column("GPUS", right=True),
     Column("USED", right=True),
     Column("FREE", right=True, drop=1),
-    Column("OUT", right=True, drop=3),
-    Column("JOINED", drop=5),
-    Column("ADDRESS", drop=4),
+    Column("OUT", right=True, drop=5),
+    Column("EARMARKED", right=True, drop=3),
+    Column("RACK", drop=2),
+    Column("JOINED", drop=7),
+    Column("ADDRESS", drop=8),
+    Column("TAINTS", drop=6),
+    Column("CORDONED", drop=1),
 )
 QUEUE_COLUMNS: Final = (
-    Column("TEAM"),
-    Column("WAITING", right=True),
-    Column("RUNNING", right=True),
-    Column("ENDED", right=True, drop=1),
-    Column("GPUS USED", right=True),
-    Column("GPUS WAITED FOR", right=True, drop=2),
+    Column("QUEUE"),
+    Column("WEIGHT", right=True, drop=4),
+    Column("FLOOR", right=True, drop=2),
+    Column("LIMIT", right=True, drop=2),
+    Column("USED", right=True),
+    Column("BORROWED", right=True, drop=3),
+    Column("WANTED", right=True),
+    Column("RUNNING", right=True, drop=5),
+    Column("WAITING", right=True, drop=1),
+    Column("ENDED", right=True, drop=6),
+    Column("STOP", drop=1),
 )
+PROMISE_COLUMNS: Final = (
+    Column("JOB"),
+    Column("TEAM", drop=4),
+    Column("GPUS", right=True, drop=3),
+    Column("OUTCOME"),
+    Column("PROMISED", drop=5),
+    Column("START"),
+    Column("SLIP", right=True),
+    Column("MOVES", right=True, drop=2),
+    Column("CAUSE", drop=1),
+)
+PROMISES: Final = 50
+STOPPED: Final = {"none": "", "pause": "paused", "hold": "on hold"}
 
 
 def nodes(*, as_json: AsJson = False, api_url: ApiUrl = "") -> None:
-    """The nodes with their GPUs: used, free, and out of the pool. --json: one document a line."""
+    """The nodes with their GPUs: used, free, out of the pool, set aside; their racks and cordons. --json: one document a line."""
     with connect(api_url) as client:
         found = client.get("/nodes", thing="nodes")["nodes"]
         if as_json:
             for node in found:
                 print(json.dumps(node))
             return
-        print_table(NODE_COLUMNS, [_node_row(node, ago(node.get("joined_at"), client.now)) for node in found])
+        print_table(NODE_COLUMNS, [_node_row(node, client.now) for node in found])
 
 
-def _node_row(node: dict[str, Any], joined: str) -> list[str]:
+def _node_row(node: dict[str, Any], now: datetime) -> list[str]:
+    names = ("node_id", "state", "gpu_type", "gpus_total", "gpus_used", "gpus_free", "gpus_out")
     return [
-        *(str(node[name]) for name in ("node_id", "state", "gpu_type", "gpus_total", "gpus_used", "gpus_free", "gpus_out")),
-        joined, str(node["address"]),
-    ]  # fmt: skip
+        *(str(node[name]) for name in names),
+        str(node.get("gpus_earmarked") or ""),
+        str(node.get("rack") or ""),
+        ago(node.get("joined_at"), now),
+        str(node["address"]),
+        ",".join(node.get("taints") or ()),
+        _cordon(node, now),
+    ]
+
+
+def _cordon(node: dict[str, Any], now: datetime) -> str:
+    """`3m 20s ago by api:ops: fan`; empty where it is not cordoned."""
+    if not node.get("cordoned"):
+        return ""
+    by = f" by {node['cordoned_by']}" if node.get("cordoned_by") else ""
+    return f"{ago(node.get('cordoned_at'), now)}{by}" + (
+        f": {node['cordon_reason']}" if node.get("cordon_reason") else ""
+    )
 
 
 def queues(*, as_json: AsJson = False, api_url: ApiUrl = "") -> None:
-    """The teams: jobs that wait and run, GPUs in use. --json: one document a line."""
+    """The queues as a tree, with all that is below each: GPUs used, borrowed and wanted, jobs that run and wait.
+
+    FLOOR and LIMIT are those of the document, over all types or by type: `muster queue show` has the rest of it.
+    --json: one document a line.
+    """
     with connect(api_url) as client:
         found = client.get("/queues", thing="queues")["queues"]
     if as_json:
@@ -57,5 +104,72 @@ def queues(*, as_json: AsJson = False, api_url: ApiUrl = "") -> None:
 
 
 def _queue_row(queue: dict[str, Any]) -> list[str]:
-    names = ("team", "jobs_waiting", "jobs_running", "jobs_ended", "gpus_used", "gpus_waiting")
-    return [str(queue[name]) for name in names]
+    whole = queue["whole"]
+    return [
+        "  " * int(queue["depth"]) + str(queue["team"]),
+        str(queue["weight"]),
+        bound(queue["bounds"], "floor"),
+        bound(queue["bounds"], "limit"),
+        str(whole["gpus_used"]),
+        str(whole["gpus_borrowed"] or ""),
+        str(whole["gpus_waiting"]),
+        str(whole["jobs_running"]),
+        str(whole["jobs_waiting"]),
+        str(queue["jobs_ended"]),
+        STOPPED.get(str(queue["stopped"]), str(queue["stopped"])),
+    ]
+
+
+def bound(bounds: list[Mapping[str, Any]], name: str) -> str:
+    """`40`, or `h100:32 a100:8`; empty where there is no such bound."""
+    found = [(str(one.get("gpu_type") or ""), one[name]) for one in bounds if one.get(name) is not None]
+    return " ".join(f"{gpu_type}:{number}" if gpu_type else str(number) for gpu_type, number in found)
+
+
+def promises(
+    *,
+    job_id: Annotated[str | None, typer.Option("--job", metavar="ID", help="Only of this job.")] = None,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=500, help="At most so many.")] = PROMISES,
+    as_json: AsJson = False,
+    api_url: ApiUrl = "",
+) -> None:
+    """What gangs were promised, newest first: the start that was said first, how far it slipped, and what became of it.
+
+    How often promises were kept is on stderr. --json: one document.
+    """
+    with connect(api_url) as client:
+        answer = client.get("/promises", {"job": job_id, "limit": limit}, thing="promises")
+        if as_json:
+            print(json.dumps(answer))
+            return
+        print_table(PROMISE_COLUMNS, [_promise_row(promise, client.now) for promise in answer["promises"]])
+    say(fared(answer))
+
+
+def _promise_row(promise: dict[str, Any], now: datetime) -> list[str]:
+    start, slip = parse_time(promise.get("first_start")), promise.get("slip_s")
+    return [
+        str(promise["job_id"]),
+        str(promise["team"]),
+        str(promise["gpus"]),
+        str(promise["outcome"]),
+        ago(promise.get("promised_at"), now),
+        f"{start:%Y-%m-%d %H:%M:%S}" if start else "none yet",
+        f"{'-' if slip < 0 else '+'}{duration(abs(slip))}" if slip is not None else "",
+        str(promise["moves"] or ""),
+        str(promise.get("cause") or "").replace("_", " "),
+    ]
+
+
+def fared(answer: dict[str, Any]) -> str:
+    """`12 promises: 9 kept, 1 late, …; hit rate 90.0 %; slips: overrun 3`."""
+    outcomes, slips, rate = answer["outcomes"], answer["slips"], answer["hit_rate"]
+    parts = [", ".join(f"{number} {outcome}" for outcome, number in outcomes.items() if number)]
+    if rate is not None:
+        parts.append(f"hit rate {100 * rate:.1f} %")
+    if slips:
+        parts.append("slips: " + ", ".join(f"{cause} {number}" for cause, number in sorted(slips.items())))
+    made = sum(outcomes.values())
+    return f"{made} promise{'s' if made != 1 else ''}" + (
+        f": {'; '.join(part for part in parts if part)}" if made else ""
+    )

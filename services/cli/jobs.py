@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from services.cli.client import Client
+from services.cli.detail import detail, short_type
 from services.cli.ended import TERMINAL, code_text, exit_code_of, say_end, wait_for
 from services.cli.failure import EXIT_CODES, Failure, say
 from services.cli.options import ApiUrl, AsJson, JobIdArgument, connect, job_path
@@ -79,7 +80,7 @@ def row(job: dict[str, Any], now: datetime) -> list[str]:
         str(job.get("nodes") or ""),
         ago(job.get("submitted_at"), now),
         _running_time(job, now),
-        _info(job),
+        _info(job, now),
     ]
 
 
@@ -88,7 +89,7 @@ def _running_time(job: dict[str, Any], now: datetime) -> str:
     return duration(((ended or now) - began).total_seconds()) if began else ""
 
 
-def _info(job: dict[str, Any]) -> str:
+def _info(job: dict[str, Any], now: datetime) -> str:
     """What matters most now: why it waits, or how it ended."""
     state = str(job["state"])
     if state in TERMINAL:
@@ -98,8 +99,25 @@ def _info(job: dict[str, Any]) -> str:
         cause = str(job.get("cause") or "").replace("_", " ")
         return code_text(code) or (cause if state != "succeeded" else "")
     if state in {"placed", "running", "stopping"}:
-        return f"attempt {job['attempt']}" if int(job.get("attempt") or 1) > 1 else ""
-    return str(job.get("hold_code") or "").replace("_", " ")
+        return ", ".join(part for part in _running_info(job) if part)
+    return str(job.get("hold_code") or "").replace("_", " ") + _promise(job, now)
+
+
+def _running_info(job: dict[str, Any]) -> tuple[str, ...]:
+    placed, attempt = job.get("gpus_placed"), int(job.get("attempt") or 1)
+    cause = str(job.get("cause") or "").replace("_", " ") if job["state"] == "stopping" else ""
+    return (
+        cause,
+        f"{placed} GPUs" if placed not in {None, job["gpus"]} else "",
+        "borrows" if job.get("borrowing") else "",
+        f"attempt {attempt}" if attempt > 1 else "",
+    )
+
+
+def _promise(job: dict[str, Any], now: datetime) -> str:
+    """`, start in 3m 20s`; empty where nothing was promised, or no time can be said."""
+    start = parse_time(job.get("promised_start"))
+    return f", start in {duration((start - now).total_seconds())}" if start else ""
 
 
 def job(job_id: JobIdArgument, *, as_json: AsJson = False, api_url: ApiUrl = "") -> None:
@@ -130,18 +148,33 @@ def timeline_of(client: Client, job_id: str) -> list[dict[str, Any]]:
 def _summary(job: dict[str, Any], now: datetime) -> list[tuple[str, str]]:
     """Names and values of the lines at the top, those without a value left out."""
     command = (job.get("spec") or {}).get("command") or ()
+    info = _info(job, now)
     lines = [
         ("job", str(job["job_id"])),
         ("name", str(job["name"])),
         ("team", str(job["team"])),
-        ("state", " ".join(part for part in (str(job["state"]), f"({_info(job)})" if _info(job) else "") if part)),
-        ("gpus", str(job["gpus"])),
+        ("state", f"{job['state']} ({info})" if info else str(job["state"])),
+        ("gpus", _gpus(job)),
+        (
+            "within",
+            f"{job['within']}{'' if job.get('within_required') else ', if there is room'}" if job.get("within") else "",
+        ),
         ("command", shlex.join(map(str, command))),
         ("nodes", ", ".join(map(str, job.get("node_ids") or ()))),
         ("submitted", ago(job.get("submitted_at"), now)),
         ("ran", _running_time(job, now)),
+        ("limit", duration(job["max_runtime_s"]) if job.get("max_runtime_s") else ""),
+        ("stopped for", f"{job['evicted_for']}, {job['evictions']} so far" if job.get("evictions") else ""),
     ]
     return [(name, value) for name, value in lines if value]
+
+
+def _gpus(job: dict[str, Any]) -> str:
+    """`8`, or of an elastic gang what it asks for and what it got."""
+    if not job.get("min_gpus"):
+        return str(job["gpus"])
+    placed = f", got {job['gpus_placed']}" if job.get("gpus_placed") else ""
+    return f"{job['min_gpus']} to {job['gpus']}{placed}"
 
 
 def print_timeline(events: list[dict[str, Any]]) -> None:
@@ -156,26 +189,6 @@ def print_timeline(events: list[dict[str, Any]]) -> None:
             [f"+{(at - first).total_seconds():.3f}s", shown(event["position"]), short_type(event), detail(event)]
         )
     print_table(TIMELINE, rows)
-
-
-def short_type(event: dict[str, Any]) -> str:
-    """`job.placed` of `musterbook.job.placed.v1`."""
-    return str(event["type"]).removeprefix("musterbook.").rpartition(".v")[0] or str(event["type"])
-
-
-def detail(event: dict[str, Any]) -> str:
-    """What a line has room for of the event's data."""
-    data = event.get("data") or {}
-    parts = [f"{name}={data[name]}" for name in DETAILS if data.get(name) not in {None, "", 0, -1}]
-    shares = data.get("shares")
-    if isinstance(shares, list) and shares:
-        parts.append("on " + ", ".join(str(share[0]) for share in shares))  # an array: node, epoch, slots
-    if event.get("by") and event["by"] != f"node:{data.get('node_id')}":  # a node's report: who else
-        parts.append(f"by {event['by']}")
-    return " ".join(parts)
-
-
-DETAILS: Final = ("run_id", "node_id", "code", "cause", "reason", "exit_code", "rank", "not_before", "message")
 
 
 def wait(

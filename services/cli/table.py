@@ -23,6 +23,10 @@ STYLES: Final[Mapping[str, str]] = {  # of states, as SGR parameters
     "suspect": "33",
     "stopping": "33",
     "placed": "36",
+    "kept": "32",
+    "late": "31",
+    "paused": "33",
+    "on hold": "31",
 }
 
 

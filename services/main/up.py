@@ -54,6 +54,8 @@ class Plan:
     data_dir: Path
     nodes: int = 4  # simulated
     gpus_per_node: int = 8
+    racks: int = 0  # of the simulated nodes: each of them a block of neighbours; 0: nobody says
+    spines: int = 0  # of the racks, likewise
     host: str = "127.0.0.1"
     port: int | None = None  # None: 8080, or a free one where that is taken; 0: a free one
     teams: tuple[str, ...] = ()  # that may connect to NATS themselves
@@ -63,6 +65,13 @@ class Plan:
     def node_ids(self) -> tuple[NodeId, ...]:
         """The names of the simulated nodes."""
         return tuple(NodeId(f"node-{n}") for n in range(1, self.nodes + 1))
+
+    def place(self, node_id: NodeId) -> dict[str, str]:
+        """Where a simulated node stands, as settings of its agent. As many nodes a rack as it takes, then the next."""
+        racks, spines = min(self.racks, self.nodes), min(self.spines, self.racks, self.nodes)
+        rack = self.node_ids.index(node_id) * racks // self.nodes
+        said = {"MUSTER_RACK": f"rack-{rack + 1}"} if racks else {}
+        return said | ({"MUSTER_SPINE": f"spine-{rack * spines // racks + 1}"} if racks and spines else {})
 
 
 def run_up(plan: Plan) -> int:
@@ -200,6 +209,7 @@ class Up:
             "MUSTER_REREAD_EVERY_S": "1",  # on one machine a look costs nothing, and a hint may come before its value
             "MUSTER_DATA_DIR": str(self._plan.data_dir / "nodes" / node_id),
         }
+        env |= self._plan.place(node_id)
         if self._plan.lost_after_s is not None:
             env["MUSTER_LOST_AFTER_S"] = str(self._plan.lost_after_s * AGENT_SHARE)
         argv = (sys.executable, "-I", "-m", "agent")

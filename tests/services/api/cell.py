@@ -41,7 +41,7 @@ class Cell:
         self.gate = gate
         self.log = JetStreamLog(system)
         self._head = Position(0)
-        self._epoch = NodeEpoch(0)
+        self.epoch = NodeEpoch(0)
 
     async def decide(self, *events: Event) -> Position:
         """The control plane's events are in the log; its position."""
@@ -61,14 +61,14 @@ class Cell:
             at=CLOCK.now(), node_id=NODE, boot_id="b", instance="i", gpu_type="h100", gpu_uuids=gpus,
             address="127.0.0.1", port_base=20_000, labels={"rack": "r1"},
         )  # fmt: skip
-        self._epoch = NodeEpoch(await self.log.record([joined]))
-        clean = GpusFoundClean(at=CLOCK.now(), node_id=NODE, node_epoch=self._epoch, gpu_uuids=gpus)
+        self.epoch = NodeEpoch(await self.log.record([joined]))
+        clean = GpusFoundClean(at=CLOCK.now(), node_id=NODE, node_epoch=self.epoch, gpu_uuids=gpus)
         return await self.log.record([clean])
 
     async def run(self, job_id: JobId, team: TeamId = TEAM) -> Position:
         """The job runs on the node."""
         run_id, at = RunId(f"{job_id}-1"), CLOCK.now()
-        share = NodeShare(node_id=NODE, node_epoch=self._epoch, slots=SlotMask(3))
+        share = NodeShare(node_id=NODE, node_epoch=self.epoch, slots=SlotMask(3))
         return await self.decide(
             JobAdmitted(at=at, team=team, job_id=job_id),
             JobPlaced(at=at, team=team, job_id=job_id, run_id=run_id, attempt=1, shares=(share,)),

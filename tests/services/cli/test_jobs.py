@@ -1,15 +1,16 @@
 """Lists, pages, timelines and reasons, as people and programs see them."""
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from services.cli.app import app
+from services.cli.detail import detail, short_type
 from services.cli.events import print_event
-from services.cli.fleet import NODE_COLUMNS
-from services.cli.jobs import detail, print_timeline, short_type
+from services.cli.jobs import print_timeline, row
 from services.cli.logs import print_line
 from tests.services.cli.network import Network
 
@@ -113,16 +114,33 @@ def test_lines_say_whose_they_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == '3: step 1\nstep 1\n{"rank": 3, "text": "step 1"}\n'
 
 
-def test_nodes_are_listed(network: Network) -> None:
-    """One line each, every column when piped; as JSON the documents as they came."""
-    node = {
-        "node_id": "node-1", "state": "up", "gpu_type": "h100", "gpus_total": 8, "gpus_used": 3, "gpus_free": 4,
-        "gpus_out": 1, "joined_at": "2026-01-01T00:00:00Z", "address": "10.0.0.1",
-    }  # fmt: skip
-    network.answers.append((200, {"nodes": [node], "position": 1}))
-    done = CliRunner().invoke(app, ["nodes", "--api-url", network.url])
-    header, line = done.stdout.splitlines()
-    assert header.split() == [column.title for column in NODE_COLUMNS]
-    assert line.split()[:7] == ["node-1", "up", "h100", "8", "3", "4", "1"]
-    done = CliRunner().invoke(app, ["nodes", "--json", "--api-url", network.url])
-    assert json.loads(done.stdout) == node
+def test_what_matters_of_a_job_now_is_said() -> None:
+    """Why it waits and when it may start; whether it borrows; for whom it stops."""
+    now = datetime(2026, 1, 1, 0, 10, tzinfo=UTC)
+    for more, info in (
+        ({"state": "admitted", "hold_code": "promised"}, "promised"),
+        (
+            {"state": "admitted", "hold_code": "promised", "promised_start": "2026-01-01T00:13:20Z"},
+            "promised, start in 3m 20s",
+        ),
+        ({"state": "running", "gpus_placed": 8, "borrowing": True, "attempt": 2}, "borrows, attempt 2"),
+        ({"state": "running", "gpus_placed": 6, "min_gpus": 4}, "6 GPUs"),
+        ({"state": "stopping", "cause": "preempted", "gpus_placed": 8}, "preempted"),
+    ):
+        assert row(job(1, **more), now)[-1] == info
+
+
+def test_a_job_that_ended_for_others_says_for_whom(network: Network) -> None:
+    """With what an elastic gang got, and how close together it must stay."""
+    shown = job(1, state="running", min_gpus=4, gpus_placed=6, within="rack", within_required=False, max_runtime_s=7200)
+    network.answers.extend(
+        [(200, {**shown, "evictions": 2, "evicted_for": "jx"}), (200, {"events": [], "truncated": False})]
+    )
+    out = CliRunner().invoke(app, ["job", "j1", "--api-url", network.url]).stdout
+    for line in (
+        "gpus        4 to 8, got 6",
+        "within      rack, if there is room",
+        "limit       2h 00m",
+        "stopped for jx, 2 so far",
+    ):
+        assert line + "\n" in out

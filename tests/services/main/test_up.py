@@ -6,9 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from events.log.append import JetStreamLog
+from events.policy import PolicySet
 from runtime.children import FolderLock
 from runtime.fault import Fault
+from runtime.nats import connect
 from runtime.stopping import Stop
+from services.main.local import CLOCK
 from services.main.up import Plan, Up
 
 
@@ -22,6 +26,43 @@ async def test_a_port_that_was_asked_for_and_is_taken_is_refused(tmp_path: Path)
     lock = FolderLock(tmp_path)
     lock.take()
     lock.give_back()
+
+
+@pytest.mark.parametrize(
+    ("racks", "spines", "places"),
+    [
+        (0, 0, ["", "", "", "", ""]),
+        (0, 1, ["", "", "", "", ""]),  # a spine is of racks
+        (2, 0, ["rack-1", "rack-1", "rack-1", "rack-2", "rack-2"]),
+        (2, 1, ["rack-1 spine-1"] * 3 + ["rack-2 spine-1"] * 2),
+        (4, 2, ["rack-1 spine-1", "rack-1 spine-1", "rack-2 spine-1", "rack-3 spine-2", "rack-4 spine-2"]),
+        (9, 9, [f"rack-{n} spine-{n}" for n in range(1, 6)]),
+    ],
+)
+def test_simulated_nodes_stand_in_racks_block_by_block(racks: int, spines: int, places: list[str]) -> None:
+    """Neighbours together, the racks as even as they can be, and the spines of racks likewise."""
+    plan = Plan(data_dir=Path(), nodes=5, racks=racks, spines=spines)
+    said = [plan.place(node_id) for node_id in plan.node_ids]
+    assert [" ".join(one.values()) for one in said] == places
+
+
+async def test_a_server_that_is_brought_back_leaves_the_policy_alone(tmp_path: Path) -> None:
+    """What the start said of it was said once: by now an operator may have said otherwise."""
+    up = Up(Plan(data_dir=tmp_path, nodes=0, lost_after_s=30.0), print, Stop())
+    nats = up._nats
+    await up._start_nats()
+    try:
+        connection = await connect(nats.login("gate"), name="operator")
+        log = JetStreamLog(connection)
+        position = await log.record([PolicySet(at=CLOCK.now(), lost_after_s=300.0)])
+        await nats.stop()
+        await up._start_nats()
+        last = await log.last("policy")
+        assert last is not None
+        assert last.position == position
+        await connection.close()
+    finally:
+        await nats.stop()
 
 
 async def test_a_folder_has_one_cluster(tmp_path: Path) -> None:

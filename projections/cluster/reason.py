@@ -1,6 +1,7 @@
 """Which reason holds for a waiting job now: the gravest that does, by the same rules as the deciders go by."""
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -9,11 +10,11 @@ from events.base import JobId
 from events.job import IMPOSSIBLE, HoldCode
 from projections.cluster.entitlement import Block, Standing
 from projections.cluster.index import line_of
-from projections.cluster.job import Job, JobState, lasts
+from projections.cluster.job import Job, JobState, Shape, lasts
 from projections.cluster.misfit import ANY_STATE, could_hold, misfit
 from projections.cluster.place import Misfit, Room, place
 from projections.cluster.state import Cluster, Line
-from projections.cluster.turn import holding_up, shares_a_type
+from projections.cluster.turn import shares_a_type, shut_for, types_of
 
 HELD: Final = frozenset({HoldCode.QUEUE_PAUSED, HoldCode.BACKING_OFF})
 ROOM: Final = frozenset(
@@ -26,6 +27,7 @@ ROOM: Final = frozenset(
         HoldCode.PROMISED,
     }
 )
+PASSES: Final = frozenset({HoldCode.NO_ROOM, HoldCode.SCATTERED})  # by waiting for runs to end
 
 
 class Reason(NamedTuple):
@@ -60,11 +62,9 @@ def reason_of(cluster: Cluster, job: Job, standing: Standing, *, at: datetime) -
         return Reason(misfit(Room(cluster), job.shape).code)
     if job.state is JobState.ADMITTED and job.job_id in cluster.earmarks:
         return Reason(HoldCode.WAITS_FOR_PREEMPTED)
-    if job.state is JobState.ADMITTED and (holder := holding_up(cluster, job, standing)) is not None:
-        return Reason(HoldCode.BEHIND, behind=holder)
-    if block is not None:
-        return Reason(block.code, block)
-    return _of_queued(cluster, job, counted) if job.state is JobState.QUEUED else _of_admitted(cluster, job, at)
+    if job.state is JobState.QUEUED:
+        return Reason(block.code, block) if block is not None else _of_queued(cluster, job, counted)
+    return _of_admitted(cluster, job, standing, block=block, at=at)
 
 
 def _with_claims(cluster: Cluster, at: datetime) -> Standing:
@@ -84,10 +84,7 @@ def _with_claims(cluster: Cluster, at: datetime) -> Standing:
 
 def _of_queued(cluster: Cluster, job: Job, standing: Standing) -> Reason:
     """Of a job that is not admitted: its queue's order, and what its team is entitled to."""
-    spec, shape = job.spec, job.shape
-    gpus = shape.min_gpus or shape.gpus
-    types = standing.open_types(job.team, shape.gpu_types, gpus, preemptible=spec.preemptible)
-    gpu_type = standing.wants(types or shape.gpu_types)
+    gpus, gpu_type = job.shape.min_gpus or job.shape.gpus, _counts_for(standing, line_of(job))
     if standing.strict(job.team) and (head := _head(cluster, job, standing, gpu_type)) is not None:
         return Reason(HoldCode.BEHIND, behind=head)
     if standing.sole or standing.entitles(job.team, gpu_type, gpus, rank=job.rank):
@@ -106,29 +103,65 @@ def _head(cluster: Cluster, job: Job, standing: Standing, gpu_type: str) -> JobI
     """The first job of its team that is not admitted, waits before it, and wants the same type; None for none."""
     key, found = cluster.key(job), []
     for line in cluster.queue.groups():
-        if _holds_up(line, job) and standing.wants(line.shape.gpu_types) == gpu_type:
+        if _holds_up(line, job) and _counts_for(standing, line) == gpu_type:
             entry = next(cluster.queue.line(line))
             found += [entry] if entry[0] < key else []
     return min(found)[1] if found else None
+
+
+def _counts_for(standing: Standing, line: Line) -> str:
+    """The type that admission counts the jobs of a line for: of those that are open to them."""
+    shape = line.shape
+    gpus = shape.min_gpus or shape.gpus
+    types = standing.open_types(line.team, shape.gpu_types, gpus, preemptible=not line.firm)
+    return standing.wants(types or shape.gpu_types)
 
 
 def _holds_up(line: Line, job: Job) -> bool:
     return line.team == job.team and line.hold not in IMPOSSIBLE
 
 
-def _of_admitted(cluster: Cluster, job: Job, at: datetime) -> Reason:
-    """Of a job that waits for GPUs only, and that nobody holds up."""
+def _of_admitted(cluster: Cluster, job: Job, standing: Standing, *, block: Block | None, at: datetime) -> Reason:
+    """Of a job that waits for GPUs only: of the types that no bound and no job before it closes."""
+    shut, wanted = shut_for(cluster, job, standing), types_of(cluster, job.shape)
+    if shut and all(gpu_type in shut for gpu_type in wanted):
+        return _behind(shut, wanted)
+    if block is not None:
+        return Reason(block.code, block)
+    asked, most = _asked(cluster, job, standing, shut)
+    if shut and not asked.gpu_types:
+        return _behind(shut, wanted)
     room = Room(cluster)
-    placed = place(room, job.shape)
-    if isinstance(placed, Misfit) and placed.code not in ROOM - {HoldCode.NODES_UNWELL}:
-        return Reason(placed.code)
-    if job.job_id in cluster.promises:
+    placed = place(room, asked, most=most)
+    if isinstance(placed, Misfit) and placed.code not in PASSES and asked.gpu_types != job.shape.gpu_types:
+        placed = place(room, job.shape)  # for a type that is closed to it
+        if not isinstance(placed, Misfit):
+            return _behind(shut, wanted) if shut else Reason(HoldCode.NO_ROOM)
+    code = placed.code if isinstance(placed, Misfit) else None
+    if job.job_id in cluster.promises and (code is None or code in PASSES):
         return Reason(HoldCode.PROMISED)
-    if isinstance(placed, Misfit):
-        return Reason(placed.code)
-    if (holder := _delayed(cluster, job, room, at)) is not None:
-        return Reason(HoldCode.RESERVED, behind=holder)
-    return Reason(HoldCode.NOT_EVALUATED)
+    if code is not None:
+        return Reason(code)
+    holder = _delayed(cluster, job, room, at)
+    return Reason(HoldCode.RESERVED if holder is not None else HoldCode.NOT_EVALUATED, behind=holder)
+
+
+def _behind(shut: Mapping[str, JobId], wanted: Sequence[str]) -> Reason:
+    """Behind the one that holds the job up for the first of the types that it wants."""
+    return Reason(HoldCode.BEHIND, behind=next((shut[gpu_type] for gpu_type in wanted if gpu_type in shut), None))
+
+
+def _asked(cluster: Cluster, job: Job, standing: Standing, shut: Mapping[str, JobId]) -> tuple[Shape, int | None]:
+    """The shape on the types that are open to it, and how many GPUs it may have at the most."""
+    shape = job.shape
+    if standing.sole:
+        types = [gpu_type for gpu_type in types_of(cluster, shape) if gpu_type not in shut]
+        return (shape._replace(gpu_types=tuple(types)) if shut else shape), None
+    gpus = shape.min_gpus or shape.gpus
+    opened = standing.open_types(job.team, shape.gpu_types, gpus, preemptible=job.spec.preemptible) or shape.gpu_types
+    types = [gpu_type for gpu_type in opened or types_of(cluster, shape) if gpu_type not in shut]
+    most = min((standing.headroom(job.team, gpu_type) for gpu_type in types), default=None) if shape.min_gpus else None
+    return shape._replace(gpu_types=tuple(types)), most if most is not None and most < shape.gpus else None
 
 
 def _delayed(cluster: Cluster, job: Job, room: Room, at: datetime) -> JobId | None:

@@ -17,6 +17,7 @@ LINES_MAX: Final = 2_000  # above so many the order between teams is left out of
 OUT_OF_TURN: Final = IMPOSSIBLE | {HoldCode.QUEUE_PAUSED}  # what waits so is tried by nobody
 SHUT_NOTHING: Final = OUT_OF_TURN | {  # and this holds up nobody
     HoldCode.NOT_EVALUATED,
+    HoldCode.BEHIND,  # who holds it up holds up them
     HoldCode.NODES_UNWELL,
     HoldCode.WAITS_FOR_PREEMPTED,
 }
@@ -40,7 +41,9 @@ def turn_of(cluster: Cluster, job: Job, standing: Standing, *, among_all: bool) 
     lines = list(_lines(cluster, job, among_all=among_all))
     fair = cluster.policy.order is JobOrder.FAIR and len(lines) <= LINES_MAX
     order = _Order(cluster, standing, job, fair=fair)
-    ahead, first = order.promised(), order.first_promised()
+    promised = list(order.passing())
+    ahead = len(promised)
+    first = next((other.job_id for other in promised if shares_a_type(job.shape, other.shape)), None)
     best: tuple[Class, tuple[float, ...], OrderKey, JobId] | None = None
     for waiting, line in lines:
         before = order.before(waiting, line)
@@ -52,28 +55,31 @@ def turn_of(cluster: Cluster, job: Job, standing: Standing, *, among_all: bool) 
     return Turn(ahead, first or (best[3] if best is not None else None))
 
 
-def holding_up(cluster: Cluster, job: Job, standing: Standing) -> JobId | None:
-    """The first of the jobs that hold up this one, which waits for GPUs; None where one of its types is open to it.
+def shut_for(cluster: Cluster, job: Job, standing: Standing) -> dict[str, JobId]:
+    """The GPU types for which jobs before this one, which waits for GPUs, hold it up: type -> the first of them.
 
-    A job that cannot start holds up those behind it that want the same GPU type: all of them where the policy is
-    blocking, those of its team where its queue is strict.
+    A job that cannot start holds up those behind it that want the same type: all of them where the policy is blocking,
+    those of its team where its queue is strict.
     """
-    if not cluster.policy.blocking and not standing.strict(job.team):
-        return None
+    blocking = cluster.policy.blocking
+    if not blocking and not standing.strict(job.team):
+        return {}
     order = _Order(cluster, standing, job, fair=cluster.policy.order is JobOrder.FAIR)
     shut: dict[str, tuple[Class, tuple[float, ...], OrderKey, JobId]] = {}
-    for line in cluster.admitted.groups():
-        if line.hold in SHUT_NOTHING or not (cluster.policy.blocking or line.team == job.team):
-            continue
-        if order.before(cluster.admitted, line):
-            key, job_id = next(cluster.admitted.line(line))
+
+    def close(line: Line, key: OrderKey, job_id: JobId) -> None:
+        for gpu_type in types_of(cluster, line.shape):
             entry = (*order.of(line), key, job_id)
-            for gpu_type in types_of(cluster, line.shape):
-                shut[gpu_type] = min(shut.get(gpu_type, entry), entry)
-    wanted = types_of(cluster, job.shape)
-    if not wanted or any(gpu_type not in shut for gpu_type in wanted):
-        return None
-    return min(shut[gpu_type] for gpu_type in wanted)[3]
+            shut[gpu_type] = min(shut.get(gpu_type, entry), entry)
+
+    for line in cluster.admitted.groups():
+        concerns = line.hold not in SHUT_NOTHING and (blocking or line.team == job.team)
+        if concerns and order.before(cluster.admitted, line):
+            close(line, *next(cluster.admitted.line(line)))
+    for other in order.passing():
+        if blocking or other.team == job.team:
+            close(line_of(other), cluster.key(other), other.job_id)
+    return {gpu_type: entry[3] for gpu_type, entry in shut.items()}
 
 
 def types_of(cluster: Cluster, shape: Shape) -> tuple[str, ...]:
@@ -126,14 +132,9 @@ class _Order:
             return waiting.count_before(line, self._key)
         return waiting.count(line) if theirs < self._mine else 0
 
-    def promised(self) -> int:
-        """How many more come before it since they are promised a start: they are the first of their class."""
-        return sum(self._passes(job) for job in self._others())
-
-    def first_promised(self) -> JobId | None:
-        """The first of those that do, if it could take the same GPUs."""
-        passing = (job for job in self._others() if self._passes(job) and shares_a_type(job.shape, self._job.shape))
-        return next((job.job_id for job in passing), None)
+    def passing(self) -> Iterator[Job]:
+        """The jobs that come before it since they are promised a start: they are the first of their class."""
+        return (job for job in self._others() if self._passes(job))
 
     def _others(self) -> Iterator[Job]:
         if self._fair:

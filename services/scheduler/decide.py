@@ -11,7 +11,7 @@ from projections.cluster.entitlement import Standing
 from projections.cluster.holds import holds
 from projections.cluster.index import line_of
 from projections.cluster.job import Job, JobState, Shape, lasts
-from projections.cluster.place import Placement
+from projections.cluster.place import Misfit, Placement
 from projections.cluster.state import Cluster, Line
 from projections.cluster.tick import Tick
 from projections.cluster.topology import ranks_along
@@ -189,6 +189,8 @@ class Turn:
             nodes = [self._cluster.nodes[share.node_id] for share in claim.shares]
             return Placement(claim.shares, ranks_along(nodes) if self._cluster.spares else ())
         found = self._promised.fit(shape, most)
+        if isinstance(found, Misfit) and found.code not in ROOM and shape.gpu_types != line.shape.gpu_types:
+            return self._closed(line)
         if isinstance(found, Placement) or found.code not in ROOM or not self._promised.claims:
             return found if isinstance(found, Placement) else found.code
         if claim is not None and mine == {job.job_id} and not self._promised.some_free(claim):
@@ -197,6 +199,13 @@ class Turn:
         if among is None:
             return HoldCode.RESERVED
         return among if isinstance(among, Placement) else among.code
+
+    def _closed(self, line: Line) -> HoldCode:
+        """Why a line waits that the types open to it could never hold: one that is closed to it now could."""
+        whole = self._promised.fit(line.shape, None)
+        if isinstance(whole, Misfit):
+            return whole.code
+        return HoldCode.BEHIND if self._shut or self._shut_in.get(line.team) else HoldCode.NO_ROOM
 
     def _end(self, job: Job) -> datetime | None:
         """When a run of the job that starts now is gone; None: nobody knows."""

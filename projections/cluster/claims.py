@@ -22,7 +22,8 @@ class Claims:
     """
 
     def __init__(self, cluster: Cluster, at: datetime, *, without: Mapping[tuple[TeamId, str], int]) -> None:
-        self.tree = cluster.tree
+        self._tree = cluster.tree
+        self.path = cluster.tree.path
         self.used = _sums()  # by runs that are not leaving, and earmarked
         self.held = _sums()  # by all runs, and earmarked
         self.firm = _sums()  # of `used`, what cannot be preempted
@@ -33,16 +34,9 @@ class Claims:
         self.wanted = _sums()  # by waiting jobs, at the first name of a team's path
         self._cluster = cluster
         self._favourite = type_of(cluster, ())
-        self._paths: dict[str, tuple[str, ...]] = {}
         self._count_runs(cluster)
         self._count_wanted(cluster, at, without)
         self._count_earmarks(cluster)
-
-    def path(self, team: str) -> tuple[str, ...]:
-        """As `Tree.path`, remembered."""
-        if (path := self._paths.get(team)) is None:
-            path = self._paths[team] = self.tree.path(team)
-        return path
 
     def type_of(self, gpu_types: Sequence[str]) -> str:
         """As the function `type_of`, remembered for jobs that accept any."""
@@ -84,7 +78,7 @@ class Claims:
                 self.hold(team, "", 0, jobs=tally.placed)
 
     def _count_wanted(self, cluster: Cluster, at: datetime, without: Mapping[tuple[TeamId, str], int]) -> None:
-        stopped = {team for team in cluster.tallies if self.tree.stopped(team)}
+        stopped = {team for team in cluster.tallies if self._tree.stopped(team)}
         for want, gpus in cluster.wanted.items():
             if want.team not in stopped and (gpu_type := self.type_of(want.gpu_types)):
                 self.wanted[gpu_type][self.path(want.team)[0]] += gpus

@@ -45,6 +45,7 @@ class Standing:
         self._tree = cluster.tree
         self._claims = Claims(cluster, at, without=without or {})
         self._shares = Shares(cluster, self._claims, at)
+        self._largest: dict[tuple[TeamId, str, bool], int] = {}
 
     def wants(self, gpu_types: Sequence[str]) -> str:
         """The type for which a job that accepts these counts: the first that the cluster has; empty for none of them.
@@ -106,6 +107,12 @@ class Standing:
         blocks = [self._block(team, gpu_type, gpus, firm=not preemptible) or many for gpu_type in accepted] or [many]
         found = [block for block in blocks if block is not None]
         return max(found, key=_gravity) if len(found) == len(blocks) else None
+
+    def never(self, team: TeamId, gpu_types: Sequence[str], gpus: int, *, preemptible: bool) -> bool:
+        """Whether a job is larger than a bound of its team lets any job be, on each type that it accepts (none: any)."""
+        if self.sole or not (accepted := self._accepted(gpu_types)):
+            return False
+        return all(gpus > self._most(team, gpu_type, firm=not preemptible) for gpu_type in accepted)
 
     def open_types(self, team: TeamId, gpu_types: Sequence[str], gpus: int, *, preemptible: bool) -> tuple[str, ...]:
         """Of the types that a job accepts (none: any), those that the cluster has and that no bound closes to it."""
@@ -193,6 +200,16 @@ class Standing:
                 if used + gpus > bound
             ]
         return min(blocks, key=_gravity, default=None)
+
+    def _most(self, team: TeamId, gpu_type: str, *, firm: bool) -> int:
+        """GPUs of the largest job that the bounds of the team, and of the queues above it, allow."""
+        if (known := self._largest.get((team, gpu_type, firm))) is None:
+            path = self._claims.path(team)
+            bounds = [bound for name in path for bound, _ in self._limits(name, gpu_type)]
+            if firm:
+                bounds += [self._firm(name, gpu_type)[0] for name in path]
+            known = self._largest[team, gpu_type, firm] = min(bounds, default=UNBOUNDED)
+        return known
 
     def _limits(self, name: str, gpu_type: str) -> Iterator[tuple[int, int]]:
         """The bounds of a queue that use of the type must keep, and what counts against each: GPUs."""

@@ -111,8 +111,12 @@ class Lines(Generic[G, V]):
         """The groups that have entries; in no promised order."""
         if self._below is None:
             return list(self._came)
-        below = [g for g in self._below.groups() if g not in self._came and next(self.line(g), None) is not None]
+        below = [g for g in self._below.groups() if g not in self._came and self._has_any(g)]
         return [*self._came, *below]
+
+    def _has_any(self, group: G) -> bool:
+        """Whether the line below still has entries."""
+        return group not in self._gone or next(self.line(group), None) is not None
 
     def line(self, group: G) -> Iterator[tuple[tuple[float, ...], V]]:
         """The entries of one group in order. Entries taken out of a fork meanwhile are left out, or were already given."""

@@ -12,7 +12,7 @@ OWN: Final = "/"  # after the name of a queue: the jobs that stand in it itself,
 
 
 class Tree:
-    """Queues, by name, and how they hang together. Nothing in it changes.
+    """Queues, by name, and how they hang together. Nothing in it changes but what it remembers.
 
     A queue whose parent is unknown, or is below itself, stands at the root; so does a team that is no queue.
     """
@@ -20,6 +20,7 @@ class Tree:
     def __init__(self, queues: Mapping[TeamId, Queue]) -> None:
         self.queues = dict(queues)
         self.parents = {name: _parent(queues, name) for name in queues}
+        self._paths: dict[str, tuple[str, ...]] = {}
         self.children: dict[str, list[str]] = {}
         for name in sorted(queues):
             self.children.setdefault(self.parents[name], []).append(name)
@@ -34,6 +35,11 @@ class Tree:
 
     def path(self, team: str) -> tuple[str, ...]:
         """The queues that a team's jobs count in, from its own up to the one under the root."""
+        if (known := self._paths.get(team)) is None:
+            known = self._paths[team] = self._path(team)
+        return known
+
+    def _path(self, team: str) -> tuple[str, ...]:
         path = [team + OWN] if team in self.children else []
         queue = team
         while queue != ROOT:
@@ -44,6 +50,8 @@ class Tree:
     def stop(self, team: str) -> tuple[QueueStop, str]:
         """The gravest stop of the team's queue and those above it, and which of them says so; the nearest of equals."""
         found, by = QueueStop.NONE, ""
+        if not self.stops:
+            return found, by
         for name in self.path(team):
             queue = self.queues.get(TeamId(name))
             if queue is not None and STOPS.index(queue.stop) > STOPS.index(found):

@@ -100,9 +100,11 @@ class Desk:
                 self._admit(job, borrowing=False)
             return code
         gpus = _gpus(alike)
-        open_to_it = standing.open_types(team, shape.gpu_types, gpus, preemptible=not alike.firm)
-        code = self._against(alike, gpus, open_to_it)
-        wanted = standing.wants(open_to_it or shape.gpu_types)
+        wanted = standing.wants(shape.gpu_types)
+        if len(shape.gpu_types) != 1:
+            open_to_it = standing.open_types(team, shape.gpu_types, gpus, preemptible=not alike.firm)
+            wanted = standing.wants(open_to_it or shape.gpu_types)
+        code = self._against(alike, gpus, wanted)
         if code is not None:
             if standing.strict(team) and code not in IMPOSSIBLE:
                 self._closed.add((team, wanted))
@@ -114,8 +116,8 @@ class Desk:
             self._ahead[team, shape] = self._ahead.get((team, shape), 0) + 1
         return None
 
-    def _against(self, alike: Line, gpus: int, open_to_it: tuple[str, ...]) -> HoldCode | None:
-        """The gravest of what stands against jobs like this one."""
+    def _against(self, alike: Line, gpus: int, wanted: str) -> HoldCode | None:
+        """The gravest of what stands against jobs like this one, which want GPUs of type `wanted`."""
         standing, shape, team = self._standing, alike.shape, alike.team
         block = standing.blocked(team, shape.gpu_types, gpus, preemptible=not alike.firm)
         if block is not None and block.code is HoldCode.QUEUE_PAUSED:
@@ -124,7 +126,6 @@ class Desk:
             return code
         if block is not None:
             return block.code
-        wanted = standing.wants(open_to_it or shape.gpu_types)
         if (team, wanted) in self._closed:
             return HoldCode.BEHIND
         if standing.entitles(team, wanted, gpus, rank=alike.rank):
@@ -152,8 +153,8 @@ def _standing(cluster: Cluster, tick: Tick, possible: Possible) -> Standing:
     without: dict[tuple[TeamId, str], int] = {}
     for lines in (cluster.queue, cluster.admitted):
         for line in lines.groups():
-            block = standing.blocked(line.team, line.shape.gpu_types, _gpus(line), preemptible=not line.firm)
-            never = possible.fault(line.shape) is not None or (block is not None and block.code in IMPOSSIBLE)
+            needs = line.team, line.shape.gpu_types, _gpus(line)
+            never = possible.fault(line.shape) is not None or standing.never(*needs, preemptible=not line.firm)
             if never != (line.hold in IMPOSSIBLE):
                 key = line.team, standing.wants(line.shape.gpu_types)
                 without[key] = without.get(key, 0) + lines.count(line) * line.shape.gpus * (1 if never else -1)

@@ -254,6 +254,16 @@ def test_lending_limit_of_a_floor_over_all_types_holds_too() -> None:
     assert entitled(world, "b", gpu_type=A100) + entitled(world, "b") == [0, 8]
 
 
+def test_lending_limit_over_all_types_is_spent_on_them_by_name() -> None:
+    """Where each type has a floor of its own."""
+    floors_of = (Bounds(gpu_type=A100, floor=8), Bounds(gpu_type=H100, floor=8), Bounds(lending_limit=3))
+    world = asking(10, Queue(name=TeamId("a"), bounds=floors_of), queue("b"), b=40)
+    world.join("m1", 10, gpu_type=A100)
+    world.submit("more", 40, team="b", gpu_types=(A100,))
+
+    assert entitled(world, "b", gpu_type=A100) + entitled(world, "b") == [5, 2]
+
+
 def test_a_floor_over_all_types_is_spent_where_it_is_wanted() -> None:
     """On the first type by name, then on the next."""
     world = asking(10, queue("a", floor=12), queue("b"), a=8, b=40)

@@ -52,25 +52,25 @@ def _start(data: Mapping[str, Any]) -> str:
 
 
 def _earmarked(data: Mapping[str, Any]) -> str:
-    """`40 GPUs set aside; stopping a, b, c`."""
+    """`40 GPUs set aside on n1, n2; stopping a, b, c`."""
     victims = data.get("victims") or []
     doing = "moving" if data.get("moved") else "stopping"
     stops = f"; {doing} {_names(victims)}" if victims else ""
-    return " ".join([f"{_gpus(data)} set aside{stops}", *_where(data)])
+    return " ".join([f"{_gpus(data)} set aside", *_where(data)]) + stops
 
 
 def _promised(data: Mapping[str, Any]) -> str:
-    return " ".join([f"{_gpus(data)}, {_start(data)}", *_where(data)])
+    return " ".join([_gpus(data), *_where(data)]) + f"; {_start(data)}"
 
 
 def _moved(data: Mapping[str, Any]) -> str:
-    return " ".join([f"{_start(data)} ({data.get('cause')})", *_where(data)])
+    return f"{data.get('cause')}: {_promised(data)}"
 
 
 def _proposed(data: Mapping[str, Any]) -> str:
     moves = data.get("moves") or []
     moved = [move.get("run_id") if isinstance(move, dict) else move[0] for move in moves]
-    return " ".join([f"{_gpus(data)} would be free if these moved: {_names(moved)};", *_where(data)])
+    return " ".join([_gpus(data), *_where(data)]) + f" would be free if these moved: {_names(moved)}"
 
 
 def _admitted(data: Mapping[str, Any]) -> str:

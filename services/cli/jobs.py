@@ -85,6 +85,8 @@ def row(job: dict[str, Any], now: datetime) -> list[str]:
 
 
 def _running_time(job: dict[str, Any], now: datetime) -> str:
+    if job["state"] in {"queued", "admitted"}:
+        return ""  # what it shows is of the run before
     began, ended = parse_time(job.get("started_at")), parse_time(job.get("ended_at"))
     return duration(((ended or now) - began).total_seconds()) if began else ""
 

@@ -14,13 +14,13 @@ CASES: list[tuple[str, dict[str, Any], str]] = [
     (
         "job.gpus_earmarked",
         {"shares": SHARES, "victims": ["ja-1", "jb-2"]},
-        "16 GPUs set aside; stopping ja-1, jb-2 on node-1, node-2",
+        "16 GPUs set aside on node-1, node-2; stopping ja-1, jb-2",
     ),
     ("job.gpus_earmarked", {"shares": [["n", 1, 1]]}, "1 GPU set aside on n"),
     (
         "job.gpus_earmarked",
         {"shares": [["n", 1, 1]], "victims": ["j-1"], "moved": True},
-        "1 GPU set aside; moving j-1 on n",
+        "1 GPU set aside on n; moving j-1",
     ),
     (
         "job.gpus_earmarked",
@@ -30,19 +30,19 @@ CASES: list[tuple[str, dict[str, Any], str]] = [
     (
         "job.start_promised",
         {"shares": SHARES, "start": "2026-01-01T10:00:00Z"},
-        "16 GPUs, start by 2026-01-01 10:00:00 UTC on node-1, node-2",
+        "16 GPUs on node-1, node-2; start by 2026-01-01 10:00:00 UTC",
     ),
-    ("job.start_promised", {"shares": SHARES}, "16 GPUs, no time can be said yet on node-1, node-2"),
+    ("job.start_promised", {"shares": SHARES}, "16 GPUs on node-1, node-2; no time can be said yet"),
     (
         "job.promise_moved",
         {"shares": SHARES[:1], "start": "2026-01-01T10:00:00Z", "cause": "overrun"},
-        "start by 2026-01-01 10:00:00 UTC (overrun) on node-1",
+        "overrun: 8 GPUs on node-1; start by 2026-01-01 10:00:00 UTC",
     ),
     ("job.promise_dropped", {"cause": "node"}, "cause=node"),
     (
         "job.consolidation_proposed",
         {"shares": SHARES, "moves": [{"run_id": "ja-1", "shares": SHARES}]},
-        "16 GPUs would be free if these moved: ja-1; on node-1, node-2",
+        "16 GPUs on node-1, node-2 would be free if these moved: ja-1",
     ),
     ("job.run_stopping", {"run_id": "jx-1", "cause": "preempted", "node_id": ""}, "run_id=jx-1 cause=preempted"),
     ("node.checkpoint_saved", {"run_id": "jx-1", "number": 40}, "checkpoint 40 of jx-1 is safe"),

@@ -93,7 +93,7 @@ class EmbeddedNats:
         return self._child.pid if self._child and self._child.exit_code is None else None
 
     def login(self, user: str) -> Login:
-        """How `user` ("system", "control", "gate", "reader", "agent-<node>", "team-<team>") connects."""
+        """How `user` ("system", "control", "gate", "reader", "operator", "agent-<node>", "team-<team>") connects."""
         return Login(urls=(self.url,), user=user, password=self._credentials.password(user))
 
     @property

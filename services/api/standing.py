@@ -10,11 +10,11 @@ from events.ask import RefusalCode, SetPolicy, SetQueues
 from events.base import START, Position
 from events.log.port import Unknown
 from projections.tables import node_view
+from services.api.jobs import log_away
 from services.api.parts import Here, InHere
-from services.api.problems import Troubled, accepted, problem_of, trouble
+from services.api.problems import Troubled, accepted, trouble
 from services.api.schemas import DocumentSet, StandingDocument
 from services.gate.documents import Held
-from services.gate.lane import NO_ANSWER
 from services.gate.names import shown
 from services.gate.queue_tree import beyond
 from services.gate.queues import checked_queues
@@ -73,7 +73,7 @@ async def get_queues(here: InHere, response: Response) -> StandingDocument:
     try:
         return _shown(await here.gate.documents.queues(), response)
     except Unknown as error:
-        raise Troubled(problem_of(NO_ANSWER)) from error
+        raise log_away() from error
 
 
 @router.put("/queues/document")
@@ -100,7 +100,7 @@ async def get_policy(here: InHere, response: Response) -> StandingDocument:
     try:
         return _shown(await here.gate.documents.policy(), response)
     except Unknown as error:
-        raise Troubled(problem_of(NO_ANSWER)) from error
+        raise log_away() from error
 
 
 @router.put("/policy")

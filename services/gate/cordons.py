@@ -4,13 +4,15 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from events.ask import Accepted, Answer, Cordon, RefusalCode, Refused, Uncordon
 from events.base import START, Event, NodeId, Position
 from events.log.port import Reader, Unknown
 from events.operator import NodeCordoned, NodeUncordoned
 from events.subjects import family_subject
 from runtime.clock import Clock
-from services.gate.lane import LOOKUPS_MAX, NO_ANSWER
+from services.gate.lane import AWAY, LOOKUPS_MAX
 from services.gate.names import name_problem, shown
 
 NODES_MAX: Final = 1_000  # in one ask
@@ -38,7 +40,7 @@ class Cordons:
         try:
             last = await self._said([*(f"node.{one}" for one in node_ids), *map(family_subject, facts)])
         except Unknown:
-            return NO_ANSWER
+            return replace(AWAY, hint="try again in a moment")
         unknown = [one for one in node_ids if last[f"node.{one}"] is None]
         if unknown:
             return _not_found(unknown)

@@ -4,19 +4,20 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from events.ask import Accepted, Answer, Refused, SetPolicy, SetQueues
+from events.ask import Accepted, Answer, RefusalCode, Refused, SetPolicy, SetQueues
 from events.base import START, Position, Recorded
 from events.log.port import Reader, Unknown
 from events.policy import PolicySet
 from events.queues import QueuesSet
 from runtime.clock import Clock
 from services.gate import queue_tree
-from services.gate.lane import NO_ANSWER, moved
+from services.gate.lane import AWAY, moved
 from services.gate.policy import checked_policy, policy_changes, policy_document, policy_oddities
 from services.gate.queues import checked_queues, queues_document
 
 QUEUES: Final = "queues"  # the subjects, each of one document
 POLICY: Final = "policy"
+AGAIN: Final = "try again in a moment: the document that holds already is not written twice"
 
 
 class Held(NamedTuple):
@@ -61,7 +62,7 @@ class Documents:
         try:
             held = await self._log.last(QUEUES if isinstance(ask, SetQueues) else POLICY)
         except Unknown:
-            return NO_ANSWER
+            return replace(AWAY, hint=AGAIN)
         position = held.position if held else START
         if held is not None and _same(held.event, wanted):
             return Accepted(position=position, repeated=True, warnings=_warnings(wanted, held))
@@ -82,7 +83,7 @@ class Prepared(NamedTuple):
     def told(self, answer: Answer) -> Answer:
         """The answer with what the document changes, where it was accepted."""
         if isinstance(answer, Refused):
-            return answer
+            return replace(answer, hint=AGAIN) if answer.code in {RefusalCode.UNKNOWN, RefusalCode.BUSY} else answer
         return replace(answer, changes=self.changes, warnings=self.warnings)
 
 

@@ -109,7 +109,8 @@ def _sentence(detail: ErrorDetails, model: type[BaseModel]) -> tuple[str, str]:
         case "model_type" | "dict_type":
             return f"{place}: must be a mapping of fields to values, not {shown(given)}", ""
         case "string_type":
-            return f"{place}: must be text, not {shown(given)}", f'put quotes around it: "{given}"'
+            hint = f'put quotes around it: "{given}"' if isinstance(given, int | float) else ""
+            return f"{place}: must be text, not {shown(given)}", hint
         case "greater_than_equal":
             return f"{place}: must be {context['ge']} or more, not {shown(given)}", ""
         case "less_than_equal":

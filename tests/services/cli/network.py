@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
+STOPS_WITHIN_S = 0.02
 DROP = -1  # instead of a status: the connection is closed without an answer
 
 
@@ -47,7 +48,7 @@ def open_network() -> Iterator[Network]:
             """Nothing is logged."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(STOPS_WITHIN_S,))
     thread.start()
     yield Network(f"http://127.0.0.1:{server.server_port}", answers, asked, headers)
     server.shutdown()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from events.ask import Accepted, RefusalCode, Refused, SetPolicy, SetQueues, Submit
-from events.base import START, Event, Position, TeamId
+from events.base import START, Event, Position, Recorded, TeamId
 from events.log.memory import MemoryLog
 from events.log.port import Conflict, Unknown
 from events.policy import PolicySet
@@ -27,7 +27,14 @@ class Contended(MemoryLog):
         super().__init__("main", CLOCK.now)
         self.contended = 0  # appends that meet another writer first
         self.silent = False
+        self.away = False
         self.before: list[Event] = []  # what another writer records just before the next append
+
+    async def last(self, subject: str) -> Recorded | None:
+        """See `port.Reader`."""
+        if self.away:
+            raise Unknown("no answer", code="log_away")
+        return await super().last(subject)
 
     async def record(self, facts: Sequence[Event]) -> Position:
         """See `port.Log`."""
@@ -153,6 +160,15 @@ async def test_a_lost_answer_is_looked_up(gate: Gate, log: Contended) -> None:
     done = await accepted(gate, queues(ONE))
     log.silent = False
     assert (await accepted(gate, queues(ONE))).position == done.position == await log.end()
+
+
+async def test_while_the_log_is_away_nothing_is_written(gate: Gate, log: Contended) -> None:
+    """Busy, not unknown: it was not even sent."""
+    log.away = True
+    answer = await gate.set_document(queues(ONE), "ada")
+    assert isinstance(answer, Refused)
+    assert (answer.code, answer.message) == (RefusalCode.BUSY, "the log is away; nothing was written")
+    assert "not written twice" in answer.hint
 
 
 async def test_a_dry_run_writes_nothing(gate: Gate, log: Contended) -> None:

@@ -103,6 +103,8 @@ WRONG = (
         "each team has",
     ),
     # parents
+    ("queues: [{name: a, parent: 3}]", "queues.0.parent: must be text, not 3", 'put quotes around it: "3"'),
+    ("queues: [{name: a, parent: [b]}]", "queues.0.parent: must be text, not ['b']", ""),
     ("queues: [{name: x, parent: abc}, {name: abd}]", "queues.0.parent: there is no queue 'abc'", "did you mean abd?"),
     ("queues: [{name: x, parent: q}]", "queues.0.parent: there is no queue 'q'", "the queues are x"),
     ("queues: [{name: a, parent: a}]", "queues.0.parent: goes round in a circle: a under a", ""),

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query, Response
 
 from events.ask import DryRun, DryRunAsk, Refused, Why, WhyAsk
 from events.base import JobId, Position, TeamId
+from projections.cluster.state import Cluster
 from projections.cluster.why import explain
 from projections.tables import job_view
 from projections.tables.job_view import JobState
@@ -92,11 +93,14 @@ async def _at(here: Here, typed: str, job_id: str, row: job_view.Job | None) -> 
     moment = moment_of(typed, here.clock.now())
     asked = row.job_id if row is not None else JobId(job_id)
 
-    said = await here.past.look(
-        moment, lambda cluster: explain(cluster, asked, at=moment.time or cluster.at or here.clock.now())
-    )
+    def explained(cluster: Cluster) -> Why:
+        why = explain(cluster, asked, at=moment.time or cluster.at or here.clock.now())
+        return msgspec.structs.replace(why, halted=cluster.unread)
+
+    said = await here.past.look(moment, explained)
     if said.found:
-        return _told(said, source="log")
+        note = f"deciding had stopped at record {said.halted}, which contradicts those before it" if said.halted else ""
+        return _told(said, source="log").model_copy(update={"note": note})
     if row is None or row.submitted > said.position:
         since = f": it was submitted at {row.submitted_at:%Y-%m-%dT%H:%M:%SZ}" if row is not None else ""
         raise trouble(HTTPStatus.NOT_FOUND, "not_found", f"job_id: there was no job {shown(job_id)} at {typed}{since}")

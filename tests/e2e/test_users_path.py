@@ -60,6 +60,33 @@ def test_a_gang_too_large_waits_with_a_reason_and_can_be_cancelled(user: User) -
     assert "had already ended" in user.ok("cancel", job_id).err
 
 
+def test_a_dry_run_says_what_becomes_of_a_job_and_submits_none(user: User) -> None:
+    """The scheduler's own answer; a bad spec is refused as it would be."""
+    before = len(user.ok("jobs", "--all", "--json").documents)
+    would = user.ok("submit", "-", "--dry-run", "--json", stdin=json.dumps({**HELLO, "gpus": 16})).document
+    assert (would["outcome"], would["nodes"], would["borrowed"]) == ("starts", {"node-1": 8, "node-2": 8}, 0)
+    assert "would start at once" in user.ok("run", "--dry-run", "--gpus", "2", "--", "true").out
+    waits = user.ok("submit", "-", "--dry-run", "--json", stdin=json.dumps({**HELLO, "gpus": 64})).document
+    assert (waits["outcome"], waits["code"], waits["why"]["need"]["gpus"]) == ("waits", "exceeds_cluster", 64)
+    refused = user.muster("submit", "-", "--dry-run", stdin=json.dumps({**HELLO, "gpus": 0}))
+    assert (refused.code, "gpus: must be 1 or more" in refused.err) == (1, True)
+    assert len(user.ok("jobs", "--all", "--json").documents) == before
+
+
+def test_why_answers_for_the_past(user: User) -> None:
+    """Also of a job that has ended: as it waited, ran, and was over."""
+    job_id = user.submit({**HELLO, "name": "past"})
+    assert user.muster("wait", job_id).code == 0
+    timeline = user.ok("job", job_id, "--json").document["timeline"]
+    at = {event["type"].split(".")[2]: event["position"] for event in timeline}
+    assert user.ok("why", job_id, "--at", str(at["submitted"]), "--json").document["state"] == "queued"
+    told = user.ok("why", job_id, "--at", f"1:{at['run_started'] & 0xFFFFFFFFFF}").out
+    assert told.startswith(f"{job_id} was running (at ")
+    assert user.ok("why", job_id, "--at", "0s ago", "--json").document["state"] == "succeeded"
+    early = user.muster("why", job_id, "--at", "1d ago")
+    assert (early.code, "before the first record" in early.err) == (1, True)
+
+
 def test_a_running_job_is_cancelled_and_its_gpus_return(user: User) -> None:
     """Its processes end, its GPUs are free."""
     job_id = user.submit({**HELLO, "name": "long", "command": ["sleep", "600"], "stop_grace": 1})

@@ -43,6 +43,10 @@ class Cell:
         self._head = Position(0)
         self.epoch = NodeEpoch(0)
 
+    def open_reader(self) -> WireReader:
+        """A reader of the log over a connection of its own, with the rights of the API."""
+        return reader_of(self.nats)
+
     async def decide(self, *events: Event) -> Position:
         """The control plane's events are in the log; its position."""
         if not self._head:
@@ -108,6 +112,12 @@ class Cell:
             await self.system.request(subject, piece, headers={"Muster-Offset": str(offset)})
 
 
+def reader_of(nats: EmbeddedNats) -> WireReader:
+    """A reader over a connection of its own."""
+    login = nats.login("gate")
+    return WireReader(login.urls, user=login.user, password=login.password, inbox_prefix=login.inbox_prefix)
+
+
 @asynccontextmanager
 async def open_cell(nats: EmbeddedNats, system: Connection, dsn: str) -> AsyncIterator[Cell]:
     """A founded cell: log, projector, gate and API, each with the rights of its own user."""
@@ -125,11 +135,6 @@ async def open_cell(nats: EmbeddedNats, system: Connection, dsn: str) -> AsyncIt
         stack.callback(projector.cancel)
         log = JetStreamLog(connection)
         gate = await stack.enter_async_context(open_gate(log, CLOCK))
-        login = nats.login("gate")
-
-        def open_reader() -> WireReader:
-            return WireReader(login.urls, user=login.user, password=login.password, inbox_prefix=login.inbox_prefix)
-
         parts = Parts(
             gate=gate,
             log=log,
@@ -137,7 +142,7 @@ async def open_cell(nats: EmbeddedNats, system: Connection, dsn: str) -> AsyncIt
             connection=connection,
             subjects=SUBJECTS,
             clock=CLOCK,
-            open_reader=open_reader,
+            open_reader=lambda: reader_of(nats),
         )
         url = await stack.enter_async_context(open_api(parts, host="127.0.0.1", port=0))
         http = await stack.enter_async_context(httpx.AsyncClient(base_url=url, timeout=20.0))

@@ -1,12 +1,12 @@
-"""Answers to `why` from the fold: of leader and standby, and to what cannot be read."""
+"""Answers to `why` and `dry_run` from the fold: of leader and standby, and to what cannot be read."""
 
 import msgspec
 import pytest
 
-from events.ask import Why, WhyAsk
+from events.ask import DryRun, DryRunAsk, Outcome, Why, WhyAsk
 from events.base import JobId, TeamId
-from events.job import HoldCode, JobAdmitted
-from services.control.answers import answering_why
+from events.job import HoldCode, JobAdmitted, JobSpec
+from services.control.answers import answering_dry_run, answering_why
 from tests.fixtures.waiting import until
 from tests.services.control.cells import CLOCK, Cell, Hint
 
@@ -38,6 +38,10 @@ async def test_a_plane_that_decides_nothing_any_more_says_so(memory: Cell) -> No
         await until(lambda: plane.cluster.unread and plane.cluster.jobs)
         payload = await answering_why(plane, CLOCK)("why", msgspec.json.encode(WhyAsk(job_id=JobId("job"))))
         why = msgspec.json.decode(payload, type=Why)
+        ask = DryRunAsk(team=TeamId("t"), spec=JobSpec(name="x", command=("true",), gpus=2))
+        payload = await answering_dry_run(plane, CLOCK)("dry_run", msgspec.json.encode(ask))
+        would = msgspec.json.decode(payload, type=DryRun)
+        assert (would.outcome, would.halted) == (Outcome.NOT_EVALUATED, plane.cluster.unread)
 
     assert why.halted == plane.cluster.unread
     assert f"since record {why.halted}" in why.message
@@ -50,3 +54,21 @@ async def test_what_cannot_be_read_is_a_job_not_found(memory: Cell, payload: byt
         answer = msgspec.json.decode(await answering_why(plane, CLOCK)("why", payload), type=Why)
 
     assert (answer.found, answer.job_id) == (False, "")
+
+
+async def test_a_dry_run_says_where_a_job_would_go_and_leaves_nothing(memory: Cell) -> None:
+    """Of leader and standby alike; suspect nodes stay suspect, and what cannot be read has no outcome."""
+    async with memory.plane("a", Hint(held=True)) as (leader, _), memory.plane("b", Hint()) as (standby, _):
+        await memory.join("n1", 2)
+        await until(lambda: leader.cluster.position == standby.cluster.position == memory.cluster.position)
+        ask = DryRunAsk(team=TeamId("t"), spec=JobSpec(name="x", command=("true",), gpus=2))
+        said = [
+            msgspec.json.decode(await answering_dry_run(plane, CLOCK)("dry_run", msgspec.json.encode(ask)), type=DryRun)
+            for plane in (leader, standby)
+        ]
+        odd = msgspec.json.decode(await answering_dry_run(leader, CLOCK)("dry_run", b"{"), type=DryRun)
+        assert not memory.cluster.jobs
+
+    assert [would.leader for would in said] == [True, False]
+    assert {(would.outcome, tuple(would.nodes.items())) for would in said} == {(Outcome.STARTS.value, (("n1", 2),))}
+    assert odd.outcome == ""

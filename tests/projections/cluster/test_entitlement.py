@@ -1,5 +1,7 @@
 """What teams may claim, by table: one test a knob, and one for each odd case that a document may hold."""
 
+from typing import Any
+
 import pytest
 
 from events.base import JobId, TeamId
@@ -8,6 +10,7 @@ from events.queues import Bounds, Queue, QueueOrder, QueueStop
 from projections.cluster.entitlement import Block, Standing
 from projections.cluster.job import PRIORITY_RANK
 from projections.cluster.shares import UNBOUNDED
+from projections.cluster.snapshot import dump, load
 from tests.clusters import World
 
 NORMAL = PRIORITY_RANK[Priority.NORMAL]
@@ -397,15 +400,68 @@ def earmarked(world: World, job_id: str, victim: str) -> None:
 
 def test_what_is_set_aside_is_the_preemptors_and_no_more_the_victims() -> None:
     """For entitlements; for limits the victim's counts until it is given back. Neither is wanted once more."""
-    world = asking(4, queue("a"), queue("b", limit=4))
+    world = asking(8, queue("a", weight=3), queue("b", limit=4), c=20)
     world.put(world.submit("victim", 4, team="b"), n0000=4)
     world.submit("wants", 4, team="a")
     earmarked(world, "wants", "victim")
     now = standing(world)
 
     assert [now.used(TeamId(team), H100) for team in "ab"] == [4, 0]
-    assert entitled(world, "a", "b") == [4, 0]
+    assert entitled(world, "a", "b", "c") == [4, 0, 4]
     assert now.headroom(TeamId("b"), H100) == 0
+
+
+def test_a_limit_below_what_runs_leaves_no_room_and_none_that_is_owed() -> None:
+    """What is over a limit is no capacity for others."""
+    world = asking(8, queue("org", limit=8), queue("a", "org"), queue("b", "org"))
+    world.put(world.submit("runs", 6, team="a"), n0000=6)
+    world.queues(queue("org", limit=8), queue("a", "org", limit=2), queue("b", "org"))
+    now = standing(world)
+
+    assert [now.headroom(TeamId(team), H100) for team in "ab"] == [0, 2]
+
+
+@pytest.mark.parametrize("way", ["finish", "cancel", "lose", "hold"])
+def test_every_way_out_gives_back_all_that_a_team_used(way: str) -> None:
+    """Use is what live jobs have: no path can forget it."""
+    knobs: dict[str, Any] = {"limit": 4, "running_max": 1}
+    world = asking(8, queue("a", **knobs), queue("b"))
+    job = world.put(world.submit("runs", 4, team="a", retries_infrastructure=0), n0000=4)
+    match way:
+        case "finish":
+            world.finish(job)
+        case "cancel":
+            world.cancel(job)
+        case "hold":
+            world.queues(queue("a", stop=QueueStop.HOLD, **knobs), queue("b"))
+        case _:
+            world.join("n0000", 8)
+    world.rounds()
+    if world.run(job) is not None:
+        world.end(job)
+        world.release(job)
+        world.rounds()
+    world.queues(queue("a", **knobs), queue("b"))
+    now = standing(world)
+
+    assert (now.used(TeamId("a"), H100), now.headroom(TeamId("a"), H100)) == (0, 4)
+    assert now.blocked(TeamId("a"), (), 4, preemptible=True) is None
+
+
+def test_a_restart_knows_what_was_in_use() -> None:
+    """From a snapshot as from the log, before anything is let in."""
+    world = asking(8, queue("org", limit=6), queue("a", "org"), queue("b"), a=2, b=20)
+    world.put(world.submit("runs", 4, team="a", preemptible=False), n0000=4)
+    restored = load(dump(world.cluster), log_id=world.cluster.log_id)
+    assert restored is not None
+    ways = [Standing(cluster, world.at) for cluster in (world.cluster, restored)]
+
+    one, other = (
+        [(now.used(t, H100), now.entitled(t, H100), now.headroom(t, H100), now.least(t)) for t in map(TeamId, "ab")]
+        for now in ways
+    )
+    assert one == other
+    assert ways[1].headroom(TeamId("a"), H100) == 2
 
 
 def test_impossible_and_cancelled_jobs_and_those_in_back_off_want_nothing() -> None:

@@ -132,6 +132,27 @@ def test_a_gang_larger_than_its_teams_part_runs_where_there_is_room() -> None:
     assert let_in(settle(world)) == {"a": False, "b": True}
 
 
+def test_a_head_that_finds_no_room_keeps_nobody_from_idle_gpus() -> None:
+    """What is not in use is lent, also while its owner waits for more than that."""
+    world = World({"n1": 8})
+    world.put(world.submit("runs", 3, team="b"), n1=3)
+    world.submit("head", 8, team="a")
+    world.submit("small", 4, team="b")
+
+    assert let_in(settle(world)) == {"head": True, "small": True}
+
+
+def test_all_that_fit_are_let_in_by_one_round() -> None:
+    """How fast a queue drains is no matter of how many rounds there are."""
+    world = World({"n1": 8, "n2": 8})
+    world.queues(queue("a"), queue("b"))
+    for number in range(8):
+        world.submit(f"a{number}", 1, team="a")
+        world.submit(f"b{number}", 1, team="b")
+
+    assert list(let_in(settle(world)).values()) == [False] * 16
+
+
 def test_an_urgent_job_is_within_although_less_urgent_ones_were_let_in_before() -> None:
     """They can be displaced for it."""
     world = World({"n1": 8})

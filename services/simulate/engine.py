@@ -10,23 +10,27 @@ from heapq import heappop, heappush
 from typing import Any, Final, NamedTuple
 
 from events.base import START, Event, GpuUuid, JobId, NodeEpoch, NodeId, Position, Recorded, RunId, position_of
-from events.head import LeadershipTaken, LogFounded
+from events.head import LeadershipTaken, LogFounded, RoundDecided
 from events.job import (
     GpusEarmarked,
+    JobAdmitted,
     JobCancelled,
     JobEvent,
     JobFailed,
+    JobHeld,
     JobPlaced,
     JobRejected,
     JobRequeued,
     JobSubmitted,
     JobSucceeded,
     JobTimedOut,
+    PromiseDropped,
+    PromiseMoved,
     RunStopping,
     StartPromised,
 )
 from events.node import EndReason, GpusFoundClean, GpusReleased, NodeJoined, ShareEnded
-from events.policy import Overrun
+from events.policy import JobOrder, Overrun
 from projections.cluster.evolve import evolve
 from projections.cluster.job import Run
 from projections.cluster.state import Cluster
@@ -37,6 +41,7 @@ from services.simulate.work import US, Life, Work
 BEGIN: Final = datetime.fromisoformat("2026-01-01T00:00:00+00:00")
 ROUNDS_MAX: Final = 100_000  # at one instant: deciders that never come to rest are a fault, not a long simulation
 NEVER: Final = 1 << 62
+FEW: Final = 400  # decisions: below every bound of a round
 Watch = Callable[[int, int], None]  # told what is done, of how much
 OUTCOMES: Final[dict[type[Event], str]] = {
     JobSucceeded: "succeeded",
@@ -45,6 +50,11 @@ OUTCOMES: Final[dict[type[Event], str]] = {
     JobCancelled: "cancelled",
     JobRejected: "rejected",
 }
+
+# What nobody has to answer at the same instant.
+FINAL: Final = frozenset(
+    {*OUTCOMES, RoundDecided, JobAdmitted, JobPlaced, JobHeld, StartPromised, PromiseMoved, PromiseDropped}
+)
 
 
 class Sample(NamedTuple):
@@ -130,7 +140,7 @@ class Simulation:
         `works` are in order of arrival. `watch` is told, again and again, how many of them have arrived, of how many.
         """
         arrived = 0
-        if self.lives:  # adopted ones: what is decided at once for them
+        if self.lives:  # adopted: something may be decided for them at once
             self._settle()
             self.samples.append(Sample(self.now_us, self._used, self._jobs, self._gpus))
         while True:
@@ -150,9 +160,12 @@ class Simulation:
 
     def _next_us(self) -> int:
         """When the next run ends, or time alone makes a difference."""
-        while self._wakes and (self._wakes[0] <= self.now_us or not self._jobs):
+        while self._wakes and self._wakes[0] <= self.now_us:
             heappop(self._wakes)
-        return min(self._due[0][0] if self._due else NEVER, self._wakes[0] if self._wakes else NEVER)
+        while self._due and self._due[0][2] not in self.cluster.runs:
+            heappop(self._due)  # it was evicted before
+        woken_us = self._wakes[0] if self._wakes and self._jobs else NEVER  # nothing waits: nothing to decide
+        return min(self._due[0][0] if self._due else NEVER, woken_us)
 
     def _settle(self) -> None:
         """It was decided until nothing was left to say, and what was decided was done."""
@@ -165,8 +178,21 @@ class Simulation:
                 self.record(event)
                 if isinstance(event, JobEvent):
                     self._follow(event)
-            self._end_due()
+            if not self._end_due() and self._at_rest(events):
+                return
         raise AssertionError(f"deciding never comes to rest at {self._at}")
+
+    def _at_rest(self, events: Sequence[Event]) -> bool:
+        """Whether a round right after one that decided these would decide nothing, so that it need not be tried.
+
+        What is admitted in a round is placed in it; only what a bound or a share kept back, and what asks for another's
+        decision, is taken up by the next. In the fair order each placement may put another team first, and with
+        preemption one in reach of victims.
+        """
+        policy = self.cluster.policy
+        if policy.preemption or policy.order is JobOrder.FAIR or self.cluster.queue.groups() or len(events) >= FEW:
+            return False
+        return all(type(event) in FINAL for event in events)
 
     def _submit(self, work: Work) -> None:
         life = self.lives[work.job_id] = Life(work)
@@ -248,8 +274,9 @@ class Simulation:
         self._expected += 1
         heappush(self._due, (max(since_us + after_us, self.now_us), self._expected, run.run_id, reason))
 
-    def _end_due(self) -> None:
-        """The agents of every run that ends now have said so, and given its GPUs back."""
+    def _end_due(self) -> bool:
+        """The agents of every run that ends now have said so, and given its GPUs back; whether there were any."""
+        before = self._position
         while self._due and self._due[0][0] <= self.now_us:
             _, _, run_id, reason = heappop(self._due)
             run = self.cluster.runs.get(run_id)
@@ -259,3 +286,4 @@ class Simulation:
             for share in run.shares:
                 ids: Any = {"at": self._at, "node_id": share.node_id, "node_epoch": share.node_epoch, "run_id": run_id}
                 self.record(ShareEnded(**ids, reason=reason), GpusReleased(**ids, slots=share.slots))
+        return self._position != before

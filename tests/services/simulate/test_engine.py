@@ -1,8 +1,11 @@
 """A cluster in virtual time: the order of things at one instant, limits, evictions, jobs that were there before."""
 
+from collections.abc import Sequence
 from typing import Any
 
-from events.base import JobId, Recorded, TeamId
+import pytest
+
+from events.base import Event, JobId, Recorded, TeamId
 from events.job import JobSpec, Priority
 from events.policy import JobOrder, Overrun, PolicySet
 from projections.cluster.audit import audit
@@ -103,6 +106,43 @@ def test_what_is_decided_is_sound() -> None:
     simulation.run(works)
     assert all(life.outcome == "succeeded" for life in simulation.lives.values())
     assert audit([Recorded(event, position, BEGIN) for event, position in simulation.kept]) == []
+
+
+@pytest.mark.parametrize("order", [order for order in JobOrder if order is not JobOrder.FAIR])
+def test_rounds_that_would_decide_nothing_are_left_out_and_nothing_else(order: JobOrder) -> None:
+    """As if it were decided at each instant until a round is empty: two teams, promises, few admitted ahead."""
+
+    class Patient(Simulation):
+        """Always tries another round."""
+
+        def _at_rest(self, _events: Sequence[Event]) -> bool:
+            return False
+
+    works = [
+        work(
+            f"j{n}", 1 + n * 7 % 16, n // 4, 1 + n % 9, max_runtime_s=1 + n % 9, priority=list(Priority)[n % 4]
+        )._replace(team=TeamId("ab"[n % 2]))
+        for n in range(60)
+    ]
+    found = []
+    for kind in (Simulation, Patient):
+        simulation = kind()
+        simulation.join(named(4), 8)
+        simulation.record(PolicySet(at=BEGIN, order=order, admitted_ahead=2, promises=2, preemption=False))
+        simulation.run(works)
+        found.append((simulation.samples, simulation.lives))
+    assert found[0] == found[1]
+    assert any(life.promised_us is not None for life in found[0][1].values())
+
+
+def test_the_more_urgent_evicts_and_who_was_evicted_runs_anew() -> None:
+    """From its beginning, when there is room again; its minimum runtime is waited for."""
+    works = [work("low", 8, 0, 100), work("high", 8, 10, 5, priority=Priority.HIGH)]
+    simulation = simulated(1, *works, min_runtime_s=30, cool_down_s=0)
+    low, high = (simulation.lives[JobId(name)] for name in ("low", "high"))
+    assert times(high) == (30, 35)
+    assert (low.evictions, low.started_us, low.started_last_us, low.ended_us) == (1, 0, 35 * US, 135 * US)
+    assert [sample.used for sample in simulation.samples] == [8, 8, 8, 8, 0]
 
 
 def test_jobs_that_a_cluster_has_already_are_followed() -> None:

@@ -3,7 +3,8 @@
 import pytest
 from hypothesis import given
 
-from events.job import HoldCode
+from events.base import SlotMask
+from events.job import HoldCode, NodeShare
 from events.policy import PlacePolicy
 from projections.cluster.job import Shape
 from projections.cluster.node import Node
@@ -64,6 +65,17 @@ def test_a_required_rack_is_never_left(policy: PlacePolicy) -> None:
     assert place(room, shape) == Misfit(HoldCode.NO_ROOM)
     assert by_rack(place(room, shape._replace(within="spine"))) != {}
     assert place(room, shape._replace(gpus=40)) == Misfit(HoldCode.EXCEEDS_DOMAIN)
+
+
+def test_a_full_rack_counts_with_what_its_runs_would_leave() -> None:
+    """A gang that must stay in a rack finds it once the runs there are taken to be gone: also where it looked before."""
+    found = [node(f"a-{number}", busy=8, labels={"rack": "a", "spine": "s"}) for number in range(2)]
+    room = Room(cluster_of([*found, *racks(b=1)]))
+    shape = Shape(16, within="rack", required=True)
+    assert place(room, shape) == Misfit(HoldCode.NO_ROOM)
+    room.give(NodeShare(held.node_id, held.epoch, SlotMask(0xFF)) for held in found)
+
+    assert by_rack(place(room, shape)) == {"a": 2}
 
 
 def test_nodes_that_do_not_say_where_they_stand_are_in_no_rack_together() -> None:

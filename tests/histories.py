@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from hypothesis import strategies as st
 
@@ -26,24 +26,27 @@ from events.base import (
     position_of,
 )
 from events.head import LeadershipTaken, LogFounded
-from events.job import JobCancelRequested, JobPlaced, JobSpec, JobSubmitted, NodeShare, OnLost, Priority
-from events.node import EndReason, GpusFoundClean, GpusReleased, NodeJoined, ShareEnded, ShareStarted
+from events.job import GpusEarmarked, JobCancelRequested, JobPlaced, JobSpec, JobSubmitted, NodeShare
+from events.node import CheckpointSaved, EndReason, GpusFoundClean, GpusReleased, NodeJoined, ShareEnded, ShareStarted
+from events.operator import NodeCordoned, NodeUncordoned
+from events.policy import Consolidation, PolicySet
+from events.queues import QueuesSet
 from projections.cluster.evolve import evolve
 from projections.cluster.node import NodeState
 from projections.cluster.state import Cluster
 from projections.cluster.tick import Tick
 from services.control.round import decide_all
+from tests.asked import TEAMS, a_policy, a_small_spec, a_spec, size_of, some_queues, stands
 
 BEGIN: Final = datetime.fromisoformat("2026-01-01T00:00:00+00:00")
-SIZES: Final = (1, 2, 4, 4, 8)
-TYPES: Final = ("h100", "h100", "a100")
-PLACES: Final = ({}, {"rack": "r1", "spine": "s1"}, {"rack": "r2", "spine": "s1"}, {"rack": "r1", "fabric": "ib"})
+NODES: Final = 8
 
 
 class History:
     """A log that grows by random steps, with its fold. The agents in it tell the truth, but not always in time."""
 
     def __init__(self, seed: int) -> None:
+        """Every other one begins crowded: all nodes are there, and more is asked for than they hold."""
         self.random = Random(seed)
         self.records: list[Recorded] = []
         self.cluster = Cluster()
@@ -55,6 +58,34 @@ class History:
         self.jobs: list[JobSubmitted] = []
         self.add(LogFounded(at=self.at, log_id="test", cell="main"))
         self.add(LeadershipTaken(at=self.at, instance="a", version=""))
+        if seed % 2:
+            self.crowd()
+        if seed % 4 == 3:
+            self.scatter()
+
+    def crowd(self) -> None:
+        """All nodes are there and clean, teams share them, and a policy lets things happen."""
+        for number in range(NODES):
+            self.join(number)
+            node_id, epoch, uuids = self.epochs[-1]
+            self.add(GpusFoundClean(at=self.at, node_id=node_id, node_epoch=epoch, gpu_uuids=uuids))
+        self.add(a_policy(self.random, self.at))
+        for _ in range(self.random.randrange(24)):
+            self.submit()
+
+    def scatter(self) -> None:
+        """Small jobs on every node, every other one ends: much is free, in pieces, and runs may be moved."""
+        self.add(PolicySet(at=self.at, preemption=False, min_runtime_s=0, consolidation=Consolidation.DO))
+        for _ in range(12):
+            self.submit(a_small_spec(len(self.jobs)))
+        for _ in range(3):
+            self.round()
+        for run_id in sorted(self.cluster.runs)[::2]:
+            self._finish(run_id)
+        self.submit(a_small_spec(len(self.jobs), gpus=4))
+        self.submit(a_small_spec(len(self.jobs), gpus=8))
+        for _ in range(3):
+            self.round()
 
     def add(self, *events: Event) -> None:
         """Append facts or decisions, as the server would."""
@@ -65,6 +96,8 @@ class History:
             self.kinds[type(event).__name__] += 1
             if isinstance(event, JobPlaced):
                 self.placed.append(event)
+            elif isinstance(event, GpusEarmarked):
+                self.kinds["moved" if event.moved else "evicted"] += len(event.victims)
             self.cluster = evolve(self.cluster, recorded)
 
     @property
@@ -89,29 +122,17 @@ class History:
             (8, self.release),
             (1, self.cancel),
             (1, self.silence),
+            (2, self.save),
+            (1, self.operate),
         ]
         weights = [weight for weight, _ in steps]
         self.random.choices([step for _, step in steps], weights)[0]()
 
-    def submit(self) -> None:
+    def submit(self, spec: JobSpec | None = None) -> None:
         """A user asks for a gang."""
-        number = len(self.jobs)
-        nodes, each = self.random.choice(((0, 0), (0, 0), (0, 0), (2, 2), (3, 1)))
-        gpus = nodes * each or self.random.choice((1, 1, 2, 3, 4, 6, 8, 8, 12))
-        spec = JobSpec(
-            name=f"job{number}",
-            command=("true",),
-            gpus=gpus,
-            nodes=nodes,
-            gpus_per_node=each,
-            gpu_types=self.random.choice(((), (), ("h100",), ("a100", "h100"))),
-            priority=self.random.choice(list(Priority)),
-            on_lost=self.random.choice((OnLost.RESTART, OnLost.RESTART, OnLost.WAIT)),
-            retries_application=self.random.choice((0, 1)),
-        )
-        job = JobSubmitted(
-            at=self.at, team=TeamId("t"), job_id=JobId(f"j{number}"), spec=spec, key=f"k{number}", request_hash="h"
-        )
+        number, team = len(self.jobs), TeamId(self.random.choice(TEAMS))
+        spec, job_id = spec or a_spec(self.random, number), JobId(f"j{number}")
+        job = JobSubmitted(at=self.at, team=team, job_id=job_id, spec=spec, key=f"k{number}", request_hash="h")
         self.jobs.append(job)
         self.add(job)
 
@@ -128,29 +149,22 @@ class History:
         """Another control plane takes over."""
         self.add(LeadershipTaken(at=self.at, instance=self.random.choice("abc"), version=""))
 
-    def join(self) -> None:
+    def join(self, number: int | None = None) -> None:
         """A node joins, or joins anew with other GPUs."""
-        node_id = NodeId(f"n{self.random.randrange(8)}")
-        number = int(node_id[1:])
-        size = SIZES[number % len(SIZES)]
-        uuids = [GpuUuid(f"{node_id}-gpu{slot}") for slot in range(size)]
+        number = self.random.randrange(NODES) if number is None else number
+        node_id = NodeId(f"n{number}")
+        uuids = [GpuUuid(f"{node_id}-gpu{slot}") for slot in range(size_of(number))]
         if self.random.random() < 0.2:
             uuids[0] = GpuUuid(f"{uuids[0]}-new{self.random.randrange(3)}")  # one was replaced
-        self.add(
-            NodeJoined(
-                at=self.at,
-                node_id=node_id,
-                boot_id="b",
-                instance="i",
-                gpu_type=TYPES[number % len(TYPES)],
-                gpu_uuids=tuple(uuids),
-                address="127.0.0.1",
-                port_base=20_000,
-                labels=PLACES[number % len(PLACES)],
-            )
-        )
+        self.add(self.joined(node_id, tuple(uuids)))
         self.epochs.append((node_id, NodeEpoch(self.position), tuple(uuids)))
         self.end_lives(node_id)
+
+    def joined(self, node_id: NodeId, uuids: tuple[GpuUuid, ...]) -> NodeJoined:
+        """What its agent says."""
+        said = stands(int(node_id[1:]))
+        where: Any = {"address": "127.0.0.1", "port_base": 20_000}
+        return NodeJoined(at=self.at, node_id=node_id, boot_id="b", instance="i", gpu_uuids=uuids, **where, **said)
 
     def end_lives(self, node_id: NodeId) -> None:
         """What ran in an earlier life has ended: nobody will say how."""
@@ -219,6 +233,26 @@ class History:
             job = self.random.choice(self.jobs[-10:])
             self.add(JobCancelRequested(at=self.at, team=job.team, job_id=job.job_id))
 
+    def save(self) -> None:
+        """A run has a checkpoint; perhaps one that is over."""
+        if (found := self.share()) is not None:
+            run, share = found
+            ids: Any = {"node_id": share.node_id, "node_epoch": share.node_epoch, "run_id": run.run_id}
+            self.add(CheckpointSaved(at=self.at, **ids, number=self.random.randrange(9)))
+
+    def operate(self) -> None:
+        """An operator sets the queues or the policy anew, or says that a node is to take nothing new, or again."""
+        match self.random.randrange(4):
+            case 0:
+                self.add(QueuesSet(at=self.at, queues=some_queues(self.random)))
+            case 1:
+                self.add(a_policy(self.random, self.at))
+            case 2:
+                self.add(NodeCordoned(at=self.at, node_id=NodeId(f"n{self.random.randrange(NODES)}")))
+            case _:
+                for number in range(NODES):
+                    self.add(NodeUncordoned(at=self.at, node_id=NodeId(f"n{number}")))
+
     def silence(self) -> None:
         """Some nodes have been silent for a while, or for long."""
         nodes = [n for n in sorted(self.cluster.nodes) if self.cluster.nodes[n].state is not NodeState.LOST]
@@ -243,7 +277,7 @@ class History:
         for share in run.shares:
             node = self.cluster.nodes[share.node_id]
             if node.epoch == share.node_epoch and run_id in node.held:
-                ids = {"at": self.at, "node_id": share.node_id, "node_epoch": share.node_epoch, "run_id": run_id}
+                ids: Any = {"at": self.at, "node_id": share.node_id, "node_epoch": share.node_epoch, "run_id": run_id}
                 self.ended.add((run_id, share.node_id))
                 self.add(ShareEnded(**ids, reason=EndReason.EXITED), GpusReleased(**ids, slots=share.slots))
 
@@ -251,18 +285,7 @@ class History:
         for node_id, epoch, _ in list(self.epochs):
             node = self.cluster.nodes[node_id]
             if node.state is NodeState.LOST and node.epoch == epoch:
-                self.add(
-                    NodeJoined(
-                        at=self.at,
-                        node_id=node_id,
-                        boot_id="b",
-                        instance="i",
-                        gpu_type=node.gpu_type,
-                        gpu_uuids=node.uuids,
-                        address="127.0.0.1",
-                        port_base=20_000,
-                    )
-                )
+                self.add(self.joined(node_id, node.uuids))
                 self.epochs.append((node_id, NodeEpoch(self.position), node.uuids))
                 self.end_lives(node_id)
             node = self.cluster.nodes[node_id]
@@ -277,7 +300,7 @@ def history(seed: int, steps: int) -> History:
     return grown
 
 
-def histories(most: int = 250) -> st.SearchStrategy[History]:
+def histories(most: int = 160) -> st.SearchStrategy[History]:
     """Histories of up to `most` steps."""
     return st.builds(history, st.integers(0, 2**32), st.integers(0, most))
 

@@ -36,7 +36,9 @@ def _node_faults(books: Books, spec: JobSpec, shares: tuple[NodeShare, ...]) -> 
             yield f"{name} lacks the labels {spec.labels}"
         if refused := sorted(set(node.taints) - set(spec.tolerates)):
             yield f"{name} has taints that were not to be tolerated: {refused}"
-    if spec.topology is not None and spec.topology.required and meant:
+    if (
+        spec.topology is not None and spec.topology.required and len(meant) > 1
+    ):  # one node is in one, whoever knows which
         within = {_domain(node, spec.topology.within) for _, node in meant}
         if len(within) > 1 or not all(next(iter(within))):
             yield f"in {len(within)} of what was to be one {spec.topology.within}, or in none"

@@ -88,8 +88,10 @@ def _outcome(run: Run, job: Job, tick: Tick) -> Event:
     """What the end of a run means for its job."""
     ids = tick.of_run(run, job)
     cause = run.stopping or _cause(run, job)
-    if cause is None and run.ended == run.all:
-        return JobSucceeded(**ids)
+    if run.ended == run.all and run.failure is None and (cause is None or cause in BLAMELESS_CAUSES):
+        return JobSucceeded(**ids)  # also one that was to make room, and had ended well before the word reached it
+    if cause in BLAMELESS_CAUSES and run.failure is not None and run.failure.reason is EndReason.TIME_LIMIT:
+        cause = StopCause.TIME_LIMIT  # likewise
     cause = cause or StopCause.NODE_LOST  # its GPUs came back without a word how it ended
     if cause is StopCause.CANCEL or job.cancel:
         return JobCancelled(**ids)

@@ -31,18 +31,19 @@ class Consolidated(NamedTuple):
     moves: tuple[Move, ...]
 
 
-def consolidate(scene: Scene, job: Job) -> Consolidated | None:
+def consolidate(scene: Scene, job: Job, asked: Shape | None = None) -> Consolidated | None:
     """The cheapest moves found that make room for a job, each with a new place; None where there are none.
 
     Only where as many GPUs are free as the job needs. Only preemptible runs with a checkpoint contract move, under the
     rules for victims of preemption. What was proposed is not looked for again for ten minutes. The scene is as it was.
+    `asked`: as for `preempt`.
     """
     policy, at = scene.cluster.policy, scene.tick.at
     if policy.consolidation is Consolidation.OFF:
         return None
     if job.proposed_at is not None and at - job.proposed_at < PROPOSED_AGAIN_AFTER:
         return None
-    shape = least(job.shape)
+    shape = least(asked or job.shape)
     for gpu_type in shape.gpu_types or tuple(sorted(scene.cluster.capacity)):
         pools = (pool for pool in scene.room.pools.groups() if pool.gpu_type == gpu_type)
         if sum(pool.free * len(scene.room.pools.names(pool)) for pool in pools) < shape.gpus:

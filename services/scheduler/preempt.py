@@ -24,15 +24,16 @@ class Preemption(NamedTuple):
     victims: tuple[RunId, ...]  # whole gangs; none where what ends anyway is enough
 
 
-def preempt(scene: Scene, job: Job) -> Preemption | None:
+def preempt(scene: Scene, job: Job, asked: Shape | None = None) -> Preemption | None:
     """The destination and victims for a job that found no place; None where nobody may be stopped for it, or not enough.
 
     The scene is as it was: whoever goes on with the answer takes it from the room and from what teams use, and notes
-    the victims in `scene.evicted`. GPU types are tried in the job's order. An elastic gang gets its least.
+    the victims in `scene.evicted`. GPU types are tried in the job's order. An elastic gang gets its least. `asked`: the
+    job's shape with fewer types, where limits close some to it.
     """
     if not scene.cluster.policy.preemption:
         return None
-    shape = least(job.shape)
+    shape = least(asked or job.shape)
     types = shape.gpu_types or tuple(sorted(scene.cluster.capacity))
     for gpu_type in types:
         if not scene.standing.entitles(job.team, gpu_type, shape.gpus, rank=job.rank):

@@ -52,13 +52,13 @@ class Ground:
         return None
 
     def split(self, within: str) -> list[dict[NodeId, Spot]]:
-        """The nodes by rack or spine, in order of names, without those that nobody placed; all together for no domain."""
+        """The nodes by rack or spine, in order of names; one that nobody placed is alone in its own. No domain: all together."""
         if not within:
             return [self.spots]
         parts: dict[tuple[str, str], dict[NodeId, Spot]] = {}
         for name, spot in self.spots.items():
-            parts.setdefault(domain_of(spot.node.place, within), {})[name] = spot
-        parts.pop(("", ""), None)
+            domain = domain_of(spot.node.place, within)
+            parts.setdefault(domain if any(domain) else ("", f" {name}"), {})[name] = spot
         return [parts[key] for key in sorted(parts)]
 
 

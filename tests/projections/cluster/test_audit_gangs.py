@@ -39,7 +39,8 @@ def faults(masks: dict[str, int], ranks: tuple[int, ...] = (), **spec: Any) -> l
         ({"a1": 0b1, "a2": 0b1}, {"gpus": 2, "topology": NEAR}, False),
         ({"a1": 0b1, "b1": 0b1}, {"gpus": 2, "topology": NEAR}, True),
         ({"a1": 0b1, "b1": 0b1}, {"gpus": 2, "topology": Topology(within=Domain.RACK, required=False)}, False),
-        ({"x1": 0b1}, {"gpus": 1, "topology": NEAR, "tolerates": ("own",)}, True),
+        ({"x1": 0b1}, {"gpus": 1, "topology": NEAR, "tolerates": ("own",)}, False),
+        ({"a1": 0b1, "x1": 0b1}, {"gpus": 2, "topology": NEAR, "tolerates": ("own",)}, True),
     ],
 )
 def test_shares_are_held_to_what_was_asked(masks: dict[str, int], spec: dict[str, Any], wrong: bool) -> None:

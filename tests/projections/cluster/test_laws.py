@@ -241,4 +241,7 @@ def test_histories_hold_what_the_laws_are_about() -> None:
         kinds += grown.kinds
 
     rare = {"JobTimedOut", "NodeRecovered", "JobCancelled", "RunStopping", "NodeLost", "JobRequeued", "JobFailed"}
-    assert {kind for kind in rare | {"JobSucceeded", "GpusReleased", "JobHeld"} if kinds[kind] < 5} == set()
+    ends = {"JobSucceeded", "GpusReleased", "JobHeld", "JobRejected", "AdmissionWithdrawn"}
+    aside = {"evicted", "moved", "GpusEarmarked", "EarmarkDropped", "StartPromised", "PromiseMoved", "PromiseDropped"}
+    assert {kind for kind in rare | ends | aside if kinds[kind] < 5} == set()
+    assert kinds["ConsolidationProposed"]

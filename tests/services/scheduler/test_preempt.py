@@ -12,6 +12,7 @@ from events.codec import Codec, Stamp
 from events.job import Checkpoint, Domain, GpusEarmarked, Priority, RunStopping, StopCause, Topology
 from events.node import EndReason
 from services.scheduler.preempt import Preemption
+from tests.clusters import names
 from tests.services.scheduler.evicting import Stage, destination, team
 
 LOW: Final[dict[str, Any]] = {"priority": Priority.LOW}
@@ -139,20 +140,23 @@ def test_a_job_is_stopped_again_neither_too_soon_nor_too_often(
 
 
 def test_a_job_takes_nothing_from_one_that_it_was_stopped_for() -> None:
-    """For every two jobs, evictions go one way for ever: classes and shares may turn round, this does not."""
+    """For every two jobs, evictions go one way for ever, though an operator turns the shares round; another job may."""
     made = stage()
-    made.running("old", {"n1": 8}, **LOW)
+    made.queues(team("a", weight=0), team("b"))
+    made.running("old", {"n1": 8}, team="a")
     made.hour()
-    new = made.waiting("new", 8, **HIGH)
-    found = made.ask(new)
-    assert found is not None
-    made.stop_for(new, found)
-    job, scene = made.cluster.jobs[new], made.scene()
-    old = made.cluster.jobs[made.cluster.runs[found.victims[0]].job_id]
+    new = made.waiting("new", 8, team="b")
+    assert set(names(made.rounds())) >= {"GpusEarmarked", "RunStopping"}
+    made.end(JobId("old"), reason=EndReason.STOPPED)
+    made.release(JobId("old"))
+    made.queues(team("a"), team("b", weight=0))
+    made.rounds()
+    made.hour()
 
-    assert old.evicted_for == (new,)
-    assert job.evicted_for == ()
-    assert scene.cluster.runs[found.victims[0]].evicted_for == new
+    assert made.job("old").evicted_for == (new,)
+    assert made.run(new) is not None
+    assert made.ask(JobId("old")) is None
+    assert made.victims(made.waiting("other", 8, team="a")) == ["new"]
 
 
 # Across teams

@@ -60,5 +60,8 @@ def _passed_over(fork: Cluster, decided: list[Event]) -> tuple[PassedOver, ...]:
                     waiting[job.shape, event.code] += 1
             case _:
                 pass
-    lines = sorted(((line, jobs) for line, jobs in waiting.items() if jobs), key=lambda line: (-line[1], line[0]))
-    return tuple(PassedOver(str(shape), jobs, hold.value) for (shape, hold), jobs in lines[:PASSED_OVER_MAX])
+    told: Counter[tuple[str, HoldCode]] = Counter()  # shapes of the same words are one
+    for (shape, hold), jobs in waiting.items():
+        told[str(shape), hold] += jobs
+    lines = sorted(((line, jobs) for line, jobs in told.items() if jobs), key=lambda line: (-line[1], line[0]))
+    return tuple(PassedOver(shape, jobs, hold.value) for (shape, hold), jobs in lines[:PASSED_OVER_MAX])

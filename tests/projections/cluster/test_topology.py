@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 
 from events.base import SlotMask
-from events.job import HoldCode, NodeShare
+from events.job import Domain, HoldCode, NodeShare
 from events.policy import PlacePolicy
 from projections.cluster.job import Shape
 from projections.cluster.node import Node
@@ -78,13 +78,14 @@ def test_a_full_rack_counts_with_what_its_runs_would_leave() -> None:
     assert by_rack(place(room, shape)) == {"a": 2}
 
 
-def test_nodes_that_do_not_say_where_they_stand_are_in_no_rack_together() -> None:
-    """A rack that must not be left is not made up; on one node the gang is within any."""
+@pytest.mark.parametrize("within", Domain)
+def test_nodes_that_do_not_say_where_they_stand_are_in_no_domain_together(within: Domain) -> None:
+    """A rack or spine that must not be left is not made up; on one node the gang is within any."""
     room = Room(cluster_of([node("a"), node("b")]))
 
-    assert place(room, Shape(16, within="rack", required=True)) == Misfit(HoldCode.EXCEEDS_DOMAIN)
-    assert isinstance(place(room, Shape(8, within="rack", required=True)), Placement)
-    assert isinstance(place(room, Shape(16, within="rack")), Placement)
+    assert place(room, Shape(16, within=within, required=True)) == Misfit(HoldCode.EXCEEDS_DOMAIN)
+    assert isinstance(place(room, Shape(8, within=within, required=True)), Placement)
+    assert isinstance(place(room, Shape(16, within=within)), Placement)
 
 
 def test_racks_of_one_name_in_two_spines_are_two() -> None:

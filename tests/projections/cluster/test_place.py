@@ -95,6 +95,12 @@ def test_shares_are_free_slots_of_the_life_that_is(found: list[Node], shape: Sha
     assert sum(share.slots.bit_count() for share in placed.shares) == shape.gpus
 
 
+@given(nodes(), shapes(), st.sampled_from(PlacePolicy))
+def test_the_order_in_which_nodes_came_does_not_matter(found: list[Node], shape: Shape, policy: PlacePolicy) -> None:
+    """A cluster that came about in another way gives the same answer: so does one that was read from a snapshot."""
+    assert place(Room(cluster_of(found[::-1], policy)), shape) == place(Room(cluster_of(found, policy)), shape)
+
+
 @given(nodes(), shapes(), st.integers(1, 26), st.one_of(st.none(), st.integers(0, 26)), st.sampled_from(PlacePolicy))
 def test_an_elastic_gang_gets_the_most_that_fits(
     found: list[Node], shape: Shape, least: int, most: int | None, policy: PlacePolicy

@@ -40,14 +40,15 @@ def estimate(cluster: Cluster, job: Job, code: HoldCode, *, ahead: int, at: date
         return _when_stopped(cluster, earmark.victims, at)
     if (promise := cluster.promises.get(job.job_id)) is not None:
         if promise.start is not None:
-            moved = f", moved {promise.moves} times since" if promise.moves else ""
+            times = "once" if promise.moves == 1 else f"{promise.moves} times"
+            moved = f", which has moved {times}" if promise.moves else ""
             return Estimate(max(promise.start, at), Basis.PROMISE, f"it is promised this start{moved}")
         return _unknown("a run on the nodes promised to it has not said how long it takes (max_runtime)")
     match code:
         case HoldCode.BACKING_OFF:
             return Estimate(job.not_before, Basis.BACK_OFF, "its back-off ends then; it may have to wait on")
         case HoldCode.NOT_EVALUATED:
-            first = f"{ahead} jobs are before it" if ahead else "nothing is before it"
+            first = f"{ahead} job{'s are' if ahead > 1 else ' is'} before it" if ahead else "nothing is before it"
             return Estimate(at, Basis.NEXT_ROUND, f"the next round looks at it; {first}")
         case HoldCode.QUEUE_PAUSED:
             return _unknown("an operator has to resume its queue")
@@ -72,7 +73,8 @@ def _when_stopped(cluster: Cluster, victims: tuple[RunId, ...], at: datetime) ->
     graces = [grace(cluster.jobs[cluster.runs[run].job_id].spec) for run in victims if run in cluster.runs]
     if not graces:
         return Estimate(at, Basis.PREEMPTED, "those that were stopped for it have given their GPUs back")
-    told = f"{len(graces)} run{'s' if len(graces) > 1 else ''} may take as long to save their work and stop"
+    told = "the run that is stopped for it may" if len(graces) == 1 else f"the {len(graces)} runs stopped for it may"
+    told += " take as long to save work and stop"
     return Estimate(at + max(graces), Basis.PREEMPTED, told)
 
 
@@ -90,7 +92,8 @@ def _when_ended(cluster: Cluster, shape: Shape, *, ahead: int, at: datetime) -> 
         if undeclared:
             return _unknown(f"{undeclared} of the runs on the nodes it could use have not declared a max_runtime")
         return _unknown(f"the first {NODES_MAX} nodes never hold it" if len(freed) == NODES_MAX else "runs do not say")
-    before = f", unless one of the {ahead} jobs before it takes them" if ahead else ""
+    whoever = "the job" if ahead == 1 else f"one of the {ahead} jobs"
+    before = f", unless {whoever} before it takes what they leave" if ahead else ""
     return Estimate(min(starts), Basis.DECLARED_ENDS, f"not before that: enough runs end by then, as declared{before}")
 
 

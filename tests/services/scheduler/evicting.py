@@ -3,7 +3,8 @@
 from datetime import timedelta
 from typing import Any
 
-from events.base import JobId, NodeId, RunId, SlotMask, TeamId, run_id_of
+from events.base import Event, JobId, NodeId, RunId, SlotMask, TeamId, run_id_of
+from events.head import RoundDecided
 from events.job import GpusEarmarked, JobAdmitted, JobPlaced, NodeShare, RunStarted
 from events.node import CheckpointSaved
 from events.queues import Bounds, Queue
@@ -27,9 +28,15 @@ class Stage(World):
         ids: Any = {"at": self.at, "team": TeamId(team), "job_id": job_id}
         shares = tuple(self._share(node, gpus) for node, gpus in sorted(on.items()))
         run_id = run_id_of(job_id, 1)
-        self.add(JobAdmitted(**ids), JobPlaced(**ids, run_id=run_id, attempt=1, shares=shares))
-        self.add(RunStarted(**ids, run_id=run_id))
+        self.decide(JobAdmitted(**ids), JobPlaced(**ids, run_id=run_id, attempt=1, shares=shares))
+        self.decide(RunStarted(**ids, run_id=run_id))
         return run_id
+
+    def decide(self, *events: Event) -> None:
+        """A decision with its record."""
+        tick = self.tick()
+        record = RoundDecided(at=self.at, epoch=self.cluster.epoch, decided_at=tick.position, events=len(events))
+        self.add(record, *events)
 
     def _share(self, name: str, gpus: int) -> NodeShare:
         node, slots = self.cluster.nodes[NodeId(name)], 0
@@ -42,7 +49,7 @@ class Stage(World):
     def waiting(self, name: str, gpus: int, *, team: str = "t", **spec: Any) -> JobId:
         """A job is admitted and waits."""
         job_id = self.submit(name, gpus, team=team, **spec)
-        self.add(JobAdmitted(at=self.at, team=TeamId(team), job_id=job_id))
+        self.decide(JobAdmitted(at=self.at, team=TeamId(team), job_id=job_id))
         return job_id
 
     def save(self, name: str) -> None:
@@ -82,7 +89,7 @@ class Stage(World):
     def stop_for(self, job_id: JobId, found: Preemption) -> None:
         """What was found is in the log."""
         job = self.cluster.jobs[job_id]
-        self.add(GpusEarmarked(**self.tick().of_job(job), shares=found.shares, victims=found.victims))
+        self.decide(GpusEarmarked(**self.tick().of_job(job), shares=found.shares, victims=found.victims))
 
     def hour(self) -> None:
         """An hour passes."""

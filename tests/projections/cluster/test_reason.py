@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from events.ask import Basis, Tier, Why
-from events.base import JobId, NodeId, run_id_of
+from events.base import JobId, NodeId, TeamId, run_id_of
 from events.fleet import NodeSuspected
 from events.job import (
     Checkpoint,
@@ -356,6 +356,33 @@ def test_a_job_that_would_be_gone_before_a_promised_start_is_not_held_up() -> No
     assert (of(world, short).code, of(world, long).code) == ("not_evaluated", "reserved")
     assert of(world, shown.job).next_action.startswith("declare a max_runtime")
     assert "shorter" in of(world, long).next_action
+
+
+KNOBS: list[tuple[dict[str, Any], int, str]] = [
+    ({"stop": QueueStop.PAUSE}, 4, "queue_paused"),
+    ({"bounds": (Bounds(gpu_type="h100", limit=2),)}, 4, "exceeds_limit"),
+    ({"bounds": (Bounds(gpu_type="h100", limit=6),)}, 4, "over_limit"),
+    ({"bounds": (Bounds(limit=6),)}, 4, "over_limit"),
+    ({"bounds": (Bounds(gpu_type="h100", floor=4, borrowing_limit=2),)}, 4, "over_limit"),
+    ({"running_max": 1}, 4, "running_max"),
+]
+
+
+@pytest.mark.parametrize(("knob", "gpus", "code"), KNOBS)
+def test_each_knob_of_a_queue_has_its_effect_and_without_it_none(knob: dict[str, Any], gpus: int, code: str) -> None:
+    """On the queue itself, and on the one above it: fault 34 of the checklist."""
+    world = World({"n1": 16})
+    world.put(world.submit("first", 4), n1=4)
+    world.submit("job", gpus)
+    for queues in (
+        (Queue(name=TeamId("t"), **knob),),
+        (Queue(name=TeamId("up"), **knob), Queue(name=TeamId("t"), parent="up")),
+    ):
+        world.queues(*queues)
+        answer = of(world, "job")
+        assert (answer.code, answer.queue) == (code, queues[0].name)
+        world.queues(Queue(name=TeamId("t")))
+        assert of(world, "job").code == "not_evaluated"
 
 
 def test_what_the_log_last_said_of_a_job_does_not_outlive_its_cause() -> None:

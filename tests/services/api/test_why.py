@@ -1,10 +1,13 @@
 """What would become of a job, over HTTP: passed on to a control plane, and never to the log."""
 
+from typing import get_args
+
 import msgspec
 
-from events.ask import DryRun, DryRunAsk, Outcome, Why
+from events.ask import Basis, DryRun, DryRunAsk, Outcome, Tier, Why
 from events.base import JobId, Position
 from runtime.serve_requests import Served, serving
+from services.api import why_schemas
 from tests.services.api.cell import SPEC, SUBJECTS, Cell
 
 PATH = "/v1/jobs:dry-run"
@@ -54,3 +57,13 @@ async def test_what_submit_refuses_a_dry_run_refuses(cell: Cell) -> None:
         async with serving(cell.system, Served(SUBJECTS.dry_run, "dry_run", say, b"")):
             response = await cell.http.post(PATH, json={"spec": SPEC})
         assert (response.status_code, response.json()["code"]) == (503, code)
+
+
+def test_what_the_api_may_say_is_what_control_planes_say() -> None:
+    """Tiers, bases and outcomes are the same words, and no field of an answer is lost on the way."""
+    for words, kinds in ((why_schemas.Tier, Tier), (why_schemas.Basis, Basis), (why_schemas.Outcome, Outcome)):
+        assert set(get_args(words)) - {""} == set(kinds)
+    said = set(Why.__struct_fields__) - {"found", "leader", "halted"}
+    assert said == set(why_schemas.WhyAnswer.model_fields) - {"source", "note"}
+    would = set(DryRun.__struct_fields__) - {"leader", "halted"}
+    assert would == set(why_schemas.DryRunAnswer.model_fields) - {"source", "team", "estimated_start"}

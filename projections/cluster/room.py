@@ -213,20 +213,27 @@ class Room:
         """The nodes that will do, by where they stand."""
         if (racks := self._racks.get(sought)) is None:
             racks = self._racks[sought] = Racks()
-            found: dict[Place, list[str]] = {}
-            for group in self._whole.groups():
-                if sought.holds(Pool(group.gpu_type, group.size, group.size, group.traits)) and sought.lies(
-                    group.place
-                ):
-                    found.setdefault(group.place, []).extend(self._whole.names(group))
-            nodes = self.cluster.nodes
-            for pool in self.pools.groups():
-                if pool.free != pool.size and sought.holds(pool):
-                    for name in self.pools.names(pool):
-                        if sought.lies(place := nodes[NodeId(name)].place):
-                            found.setdefault(place, []).append(name)
-            racks.fill(found)
+            racks.fill(self._by_place(sought))
         return racks
+
+    def _by_place(self, sought: Sought) -> dict[Place, list[str]]:
+        """The nodes that will do: whole ones from the index, the others one by one."""
+        found: dict[Place, list[str]] = {}
+        pinned, nodes = sought.pinned, self.cluster.nodes
+        doing: dict[tuple[str, int, str], bool] = {}
+        for group in self._whole.groups():
+            gpu_type, size, traits, place = group
+            if (does := doing.get((gpu_type, size, traits))) is None:
+                does = doing[gpu_type, size, traits] = sought.holds(Pool(gpu_type, size, size, traits))
+            if does and (not pinned or sought.lies(place)):
+                found.setdefault(place, []).extend(self._whole.names(group))
+        for pool in self.pools.groups():
+            if pool.free != pool.size and sought.holds(pool):
+                for name in self.pools.names(pool):
+                    place = nodes[NodeId(name)].place
+                    if not pinned or sought.lies(place):
+                        found.setdefault(place, []).append(name)
+        return found
 
     def around(self, sought: Sought, place: Place) -> list[str]:
         """The nodes of one rack that will do, those first that the policy prefers."""

@@ -45,11 +45,27 @@ def test_spines_are_filled_like_racks() -> None:
     assert sorted(by_rack(place(Room(cluster_of(found)), Shape(56)))) == ["a0", "a1", "a2", "b0", "b1", "b2", "d0"]
 
 
-def test_a_remainder_stays_in_the_rack() -> None:
-    """20 GPUs: two whole nodes of a rack and four GPUs in it, rather than the fuller node of another."""
-    found = [*racks(a=2, b=2), node("b-9", busy=2, labels={"rack": "b", "spine": "s"}), node("c-1", busy=4)]
+@pytest.mark.parametrize(
+    ("others", "expected"),
+    [
+        ({"a": "s", "b": "s", "c": "far"}, "a"),
+        ({"b": "s", "c": "far"}, "b"),
+        ({"c": "far"}, "c"),
+        ({}, None),
+    ],
+)
+@pytest.mark.parametrize("within", ["", "rack"])
+def test_a_remainder_stays_as_near_as_it_can(others: dict[str, str], expected: str | None, within: str) -> None:
+    """20 GPUs: two whole nodes, and four in their rack, else in their spine, else anywhere, however full nodes are there."""
+    busy = {"a": 1, "b": 2, "c": 4}
+    found = [node(f"a-{number}", labels={"rack": "a", "spine": "s"}) for number in range(2)]
+    found += [node(f"{at}-9", busy=busy[at], labels={"rack": at, "spine": others[at]}) for at in others]
+    placed = place(Room(cluster_of(found)), Shape(20, within=within))
 
-    assert by_rack(place(Room(cluster_of(found)), Shape(20))) == {"b": 3}
+    if expected is None:
+        assert isinstance(placed, Misfit)
+    else:
+        assert by_rack(placed) == ({"a": 3} if expected == "a" else {"a": 2, expected: 1})
 
 
 @pytest.mark.parametrize("policy", PlacePolicy)

@@ -7,8 +7,9 @@ from events.base import SlotMask
 from events.job import Domain, HoldCode, NodeShare
 from events.policy import PlacePolicy
 from projections.cluster.job import Shape
-from projections.cluster.node import Node
+from projections.cluster.node import Node, Place, Spare
 from projections.cluster.place import Misfit, Placement, Room, place
+from tests.clusters import World
 from tests.projections.cluster.gangs import by_rack, cluster_of, node, nodes, placement, racks, shapes
 
 
@@ -141,3 +142,29 @@ def test_ranks_follow_the_racks() -> None:
     found = [node(f"n{number}", labels={"rack": "ab"[number % 2]}) for number in range(4)]
 
     assert placement(Room(cluster_of(found)), Shape(32)).ranks == (0, 2, 1, 3)
+
+
+def test_an_elastic_gang_gets_the_most_that_one_rack_has() -> None:
+    """It must stay in a rack: two whole nodes of one, and four GPUs more there, though the cluster has others free."""
+    found = [*racks(a=2, b=2), node("a-9", busy=4, labels={"rack": "a", "spine": "s"})]
+    shape = Shape(48, min_gpus=8, within="rack", required=True)
+    placed = place(Room(cluster_of(found)), shape)
+
+    assert by_rack(placed) == {"a": 3}
+    assert isinstance(placed, Placement)
+    assert sum(share.slots.bit_count() for share in placed.shares) == 20
+
+
+def test_a_node_that_joins_elsewhere_stands_there_alone() -> None:
+    """It was carried to another rack: nothing is left of it where it stood."""
+    world = World()
+    world.join("n1", 8, labels={"rack": "a", "spine": "s"})
+    world.join("n2", 8, labels={"rack": "a", "spine": "s"})
+    shape = Shape(16, within="rack", required=True)
+    assert by_rack(place(Room(world.cluster), shape)) == {"n1": 1, "n2": 1}
+    world.join("n2", 8, labels={"rack": "b", "spine": "s"})
+
+    assert place(Room(world.cluster), shape) == Misfit(HoldCode.EXCEEDS_DOMAIN)
+    assert world.cluster.places.names(Place("s", "a")) == ["n1"]
+    assert dict(world.cluster.spares) == {Spare("h100", "", Place("s", rack)): 8 for rack in "ab"}
+    assert not world.cluster.unread

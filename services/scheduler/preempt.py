@@ -80,7 +80,7 @@ class Claims:
         self._job = job
         self._runs = ground.runs
         self._gpu_type = ground.gpu_type
-        self._others_cost = 1 << 40 if own_first else 0  # others' runs are dearer than any of its own
+        self._others_cost = 1 << 40 if own_first else 0  # a GPU: one of another team is dearer than all of its own
         self._lost: dict[RunId, int | None] = {}
         self._over: dict[TeamId, int] = {}
 
@@ -94,7 +94,7 @@ class Claims:
             return None
         if run.team == self._job.team:
             return lost
-        return lost + self._others_cost if self._over_of(run.team) > 0 else None
+        return lost + run.gpus * self._others_cost if self._over_of(run.team) > 0 else None
 
     def claim(self, run_id: RunId) -> bool:
         """It counts as gone; False when its team no longer has more than its share."""

@@ -47,6 +47,17 @@ def test_only_a_lower_class_of_its_own_team_is_stopped(victim: Priority, asker: 
     assert made.victims(made.waiting("new", 8, priority=asker)) == (["old"] if stopped else [])
 
 
+def test_equals_are_left_alone_though_lower_ones_run_beside_them() -> None:
+    """One that could be stopped makes no other fair game."""
+    made = stage({"n1": 8, "n2": 8})
+    made.running("equal", {"n1": 8})
+    made.running("low", {"n2": 8}, **LOW)
+    made.hour()
+
+    assert made.victims(made.waiting("one", 8)) == ["low"]
+    assert made.ask(made.waiting("two", 16)) is None
+
+
 def _not_preemptible(made: Stage) -> None:
     made.running("old", {"n1": 8}, preemptible=False, **LOW)
     made.hour()
@@ -215,6 +226,71 @@ def test_only_so_much_is_taken_as_a_team_has_too_much() -> None:
     assert made.ask(made.waiting("b3", 8, team="b", nodes=2, gpus_per_node=4)) is None
 
 
+def test_what_is_given_back_never_makes_the_rest_illegal() -> None:
+    """The cheapest victims would leave the team above its share, its own lower class still running: its own go first."""
+    made = stage({"n1": 8, "n2": 8})
+    shared(made)
+    made.running("mine", {"n1": 4}, team="b", **LOW)
+    made.running("theirs", {"n1": 4}, team="a")
+    made.running("cheap", {"n2": 8}, team="a")
+    made.hour()
+    made.save("cheap")
+    made.wait(60)
+
+    assert made.victims(made.waiting("new", 8, team="b", **HIGH)) == ["mine", "theirs"]
+
+
+def test_in_a_tree_the_queue_above_must_have_too_much_as_well() -> None:
+    """A team that borrows from its sibling, inside a queue that has its share, is nobody else's to take from."""
+    made = stage({"n1": 8, "n2": 8, "n3": 8, "n4": 8})
+    made.queues(team("org"), team("a", parent="org"), team("b", parent="org"), team("c"))
+    made.running("a1", {"n1": 8, "n2": 8}, team="a")
+    made.running("c1", {"n3": 8}, team="c")
+    made.running("c2", {"n4": 8}, team="c")
+    made.hour()
+
+    assert made.ask(made.waiting("c3", 8, team="c")) is None
+    assert made.victims(made.waiting("b1", 8, team="b")) == ["a1"]
+
+
+@given(st.data())
+def test_without_a_change_from_outside_evictions_come_to_rest(data: st.DataObject) -> None:
+    """No cap, no cool-down, no minimum: teams ask for more than there is, runs never end by themselves, and it settles.
+
+    Nobody is stopped twice: who was stopped had too much, or was the least urgent, and still is.
+    """
+    made = stage({f"n{number}": 4 for number in range(4)}, evictions_max=99)
+    made.queues(*(team(name, weight=data.draw(st.integers(1, 3))) for name in "abc"))
+    for number in range(data.draw(st.integers(1, 12))):
+        made.submit(
+            f"j{number:02d}",
+            data.draw(st.sampled_from((1, 2, 4, 8))),
+            team=data.draw(st.sampled_from("abc")),
+            priority=data.draw(st.sampled_from((Priority.LOW, Priority.NORMAL, Priority.HIGH))),
+        )
+        if data.draw(st.booleans()):
+            obey(made)
+    for _ in range(30):
+        if not obey(made):
+            break
+    else:
+        raise AssertionError(f"never at rest: {made.cluster.runs}")
+
+    assert all(job.evictions <= len(made.cluster.jobs) for job in made.cluster.jobs.values())
+    made.assert_sound()
+
+
+def obey(made: Stage) -> int:
+    """Rounds decide, and agents stop at once what was told to: so many victims were named."""
+    named = sum(len(event.victims) for event in made.rounds() if isinstance(event, GpusEarmarked))
+    for run in sorted(made.cluster.runs.values(), key=lambda run: run.run_id):
+        if run.stopping is not None:
+            made.end(run.job_id, reason=EndReason.STOPPED)
+            made.release(run.job_id)
+    made.hour()
+    return named
+
+
 def test_two_preemptors_of_one_round_never_count_on_the_same_victim() -> None:
     """Each run ends for one job: the second finds another, or none."""
     made = stage({"n1": 8, "n2": 8})
@@ -263,6 +339,23 @@ def test_a_gang_counts_whole_and_one_that_is_chosen_costs_nothing_more() -> None
 
     assert made.victims(made.waiting("small", 16, **HIGH)) == ["one", "two"]
     assert made.victims(made.waiting("large", 24, **HIGH)) == ["wide"]
+
+
+def test_a_node_is_cheaper_once_the_gang_on_it_is_chosen() -> None:
+    """Its other victim alone loses less than the run of another node, with the gang it would have lost more."""
+    made = stage({"n1": 8, "n2": 8, "n3": 8})
+    made.running("gang", {"n1": 8, "n2": 4}, **LOW)
+    made.running("small", {"n2": 4}, **LOW)
+    made.running("other", {"n3": 8}, **LOW)
+    made.hour()
+    made.save("small")
+    made.save("other")
+    made.wait(10)
+    made.save("gang")
+    made.wait(10)
+
+    assert made.victims(made.waiting("one", 8, **HIGH)) == ["gang"]
+    assert made.victims(made.waiting("two", 16, **HIGH)) == ["gang", "small"]
 
 
 def test_victims_that_turn_out_not_to_be_needed_are_left_alone() -> None:

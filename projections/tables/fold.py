@@ -1,6 +1,7 @@
 """`Tables`: all tables of one schema, moved on by a stretch of the log at a time, with the position in one transaction."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
 import asyncpg
@@ -62,15 +63,16 @@ class Tables:
         self._all = (
             self._jobs, self._promises, self._queues, self._runs, self._shares, self._nodes, self._gpus
         )  # fmt: skip
-        self._folds: tuple[Callable[[Recorded], None], ...] = (  # in the order of `FOLDED`
-            lambda recorded: promise_view.fold(self._promises, recorded, self._jobs),
+        folds: tuple[Callable[[Recorded], None], ...] = (  # in the order of `FOLDED`
+            partial(promise_view.fold, self._promises, self._jobs),
             self._fold_job,
-            lambda recorded: run_view.fold(self._runs, recorded, self._shares),
-            lambda recorded: share_view.fold(self._shares, recorded),
-            lambda recorded: node_view.fold(self._nodes, recorded),
-            lambda recorded: gpu_view.fold(self._gpus, recorded, self._jobs),
-            lambda recorded: queue_view.fold_document(self._queues, recorded),
+            partial(run_view.fold, self._runs, self._shares),
+            partial(share_view.fold, self._shares),
+            partial(node_view.fold, self._nodes),
+            partial(gpu_view.fold, self._gpus, self._jobs),
+            partial(queue_view.fold_document, self._queues),
         )
+        self._folds_of = {cls: tuple(folds[index] for index in indexes) for cls, indexes in SHOWN_IN.items()}
 
     async def take(self, conn: Connection, stretch: Stretch, *, after: Position) -> bool:
         """The tables reach the end of the stretch, or did already: what they have is left out, so that twice is once.
@@ -132,15 +134,16 @@ class Tables:
         await self._runs.load(conn, run_view.keys(runs))
         await self._shares.load(conn, share_view.keys(shares))
         await self._nodes.load(conn, node_view.keys(nodes))
-        await self._nodes.load(conn, _first_nodes(jobs))
+        await self._nodes.load(conn, _first_nodes(promises))
         await self._gpus.load(conn, gpu_view.keys(gpus))
         await self._gpus.load_marked(conn, gpu_view.unmarked(gpus, self._jobs))
 
     def _fold(self, stretch: Stretch) -> None:
         """Record by record, so that a table may look at another as it was when that happened."""
+        folds_of = self._folds_of
         for recorded in stretch:
-            for index in SHOWN_IN.get(type(recorded.event), ()):
-                self._folds[index](recorded)
+            for fold in folds_of.get(type(recorded.event), ()):
+                fold(recorded)
 
     def _fold_job(self, recorded: Recorded) -> None:
         gpu_type = ""

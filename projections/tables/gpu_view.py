@@ -162,18 +162,19 @@ def unmarked(records: Iterable[Recorded], jobs: Rows[JobId, JobRow]) -> Iterator
             yield event.job_id
 
 
-def fold(gpus: Gpus, recorded: Recorded, jobs: Rows[JobId, JobRow]) -> None:
+def fold(gpus: Gpus, jobs: Rows[JobId, JobRow], recorded: Recorded) -> None:
     """The slots that an event is about have changed, those of the epoch that it names and no others.
 
     `jobs` says, as of the event, which earmark of a job is the one in force.
     """
     event = recorded.event
-    if gpus.marked and isinstance(event, UNMARKING):
-        gpus.unmark(event.job_id, recorded.position)
+    if isinstance(event, UNMARKING):
+        if gpus.marked:
+            gpus.unmark(event.job_id, recorded.position)
+        if isinstance(event, JobPlaced):
+            _hold(gpus, event, recorded.position)
+        return
     match event:
-        case JobPlaced() as e:
-            for share in e.shares:
-                _hold(gpus, share.node_id, share.node_epoch, slots_of(share.slots), (e.run_id, recorded.position))
         case GpusReleased() as e:
             for row in _named(gpus, e.node_id, e.node_epoch, slots_of(e.slots)):
                 if row.run_id == e.run_id:
@@ -204,13 +205,13 @@ def _mark(gpus: Gpus, event: GpusEarmarked, position: Position) -> None:
             gpus.mark(row, event.job_id, position)
 
 
-def _hold(gpus: Gpus, node_id: NodeId, epoch: NodeEpoch, slots: list[int], holder: tuple[RunId, Position]) -> None:
-    """The free ones of these slots are the run's. A placement that lost a race to the end of an epoch finds none."""
-    run_id, position = holder
-    for row in _named(gpus, node_id, epoch, slots):
-        if row.state == GpuState.FREE:
-            _become(gpus, row, GpuState.HELD, position)
-            row.run_id = run_id
+def _hold(gpus: Gpus, event: JobPlaced, position: Position) -> None:
+    """The free ones of its slots are the run's. A placement that lost a race to the end of an epoch finds none."""
+    for share in event.shares:
+        for row in _named(gpus, share.node_id, share.node_epoch, slots_of(share.slots)):
+            if row.state == GpuState.FREE:
+                _become(gpus, row, GpuState.HELD, position)
+                row.run_id = event.run_id
 
 
 def _named(gpus: Gpus, node_id: NodeId, epoch: NodeEpoch, slots: list[int]) -> Iterator[GpuRow]:

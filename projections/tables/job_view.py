@@ -284,6 +284,7 @@ def _move(row: JobRow, event: Event, at: datetime, gpu_type: str) -> bool:
             row.hold_code = event.code
         case JobAdmitted():
             row.state, row.admitted_at, row.borrowing = JobState.ADMITTED, at, event.borrowing
+            row.hold_code = HoldCode.NOT_EVALUATED  # what admission had against it holds no more
         case AdmissionWithdrawn() if row.state == JobState.ADMITTED:
             row.state, row.borrowing = JobState.QUEUED, False
         case JobPlaced() if event.attempt > row.attempt:

@@ -118,18 +118,18 @@ def keys(records: Iterable[Recorded], jobs: Rows[JobId, JobRow]) -> Iterator[Pro
             yield job.job_id, job.promise
 
 
-def fold(promises: Rows[PromiseKey, PromiseRow], recorded: Recorded, jobs: Rows[JobId, JobRow]) -> None:
+def fold(promises: Rows[PromiseKey, PromiseRow], jobs: Rows[JobId, JobRow], recorded: Recorded) -> None:
     """The promise in force of a job has changed, or there is a new one.
 
     `jobs` says, as before the event, which promise of a job is in force: folded after this.
     """
     event = recorded.event
-    if not isinstance(event, JobEvent) or (job := jobs.get(event.job_id)) is None or job.state not in OPEN:
+    if not isinstance(event, JobEvent) or (job := jobs.get(event.job_id)) is None:
         return
-    if isinstance(event, StartPromised):
-        if job.promise is None:
+    if job.promise is None:
+        if isinstance(event, StartPromised) and job.state in OPEN:
             promises.put(_promised(event, recorded, job))
-    elif job.promise is not None and (row := promises.get((job.job_id, job.promise))) is not None:
+    elif not isinstance(event, StartPromised) and (row := promises.get((job.job_id, job.promise))) is not None:
         if isinstance(event, JobPlaced) and event.attempt <= job.attempt:
             return  # of a run that it had before
         _change(row, event, recorded.at)

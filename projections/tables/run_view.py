@@ -122,7 +122,7 @@ def keys(records: Iterable[Recorded]) -> Iterator[RunId]:
                 pass
 
 
-def fold(runs: Rows[RunId, RunRow], recorded: Recorded, shares: Rows[ShareKey, ShareRow]) -> None:
+def fold(runs: Rows[RunId, RunRow], shares: Rows[ShareKey, ShareRow], recorded: Recorded) -> None:
     """The run that an event is about has changed, if it is known and has not ended.
 
     A checkpoint counts if it comes from the life of the node that the share was placed in.

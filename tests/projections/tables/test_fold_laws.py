@@ -147,14 +147,14 @@ async def test_what_is_set_aside_promised_and_used_is_what_the_cluster_says(pool
         row = shown[job_id]
         assert (row["first_start"], row["start"], row["moves"]) == (promise.first, promise.start, promise.moves)
         assert (row["position"], sum(json.loads(row["causes"]).values())) == (promise.position, promise.moves)
-    used = Counter({use.gpu_type: 0 for use in cluster.usage})
+    used, borrowed = Counter[tuple[str, str]](), Counter[str]()
     for use, gpus in cluster.usage.items():
-        used[use.gpu_type] += gpus
+        used[use.team, use.gpu_type] += gpus
+    for run in cluster.runs.values():
+        borrowed[run.team] += run.gpus * cluster.jobs[run.job_id].borrowing
     queues = {r["team"]: r for r in rows["queue_view"]}
-    if "t" in queues:
-        assert Counter(json.loads(queues["t"]["used"])) == used
-        borrowed = sum(run.gpus for run in cluster.runs.values() if cluster.jobs[run.job_id].borrowing)
-        assert queues["t"]["borrowed"] == borrowed
+    assert used == {(t, kind): n for t, r in queues.items() for kind, n in json.loads(r["used"]).items()}
+    assert +borrowed == {team: r["borrowed"] for team, r in queues.items() if r["borrowed"]}
     assert {team: r["weight"] for team, r in queues.items() if r["listed"]} == {
         team: queue.weight for team, queue in cluster.queues.items()
     }

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from events.base import START, Event, NodeId, Position, Recorded, SlotMask, TeamId, position_of
+from events.base import START, Event, NodeId, Position, Recorded, SlotMask, TeamId, position_of, run_id_of
 from events.codec import type_of
 from events.job import (
     AdmissionWithdrawn,
@@ -15,11 +15,16 @@ from events.job import (
     EarmarkDropped,
     GpusEarmarked,
     JobAdmitted,
+    JobPlaced,
+    JobRequeued,
+    JobSucceeded,
     NodeShare,
     PromiseCause,
     PromiseDropped,
     PromiseMoved,
+    RunStopping,
     StartPromised,
+    StopCause,
 )
 from events.node import CheckpointSaved, NodeDescribed
 from events.operator import NodeCordoned, NodeUncordoned
@@ -57,24 +62,45 @@ def lived(seed: int, steps: int) -> History:
 
 
 class Eventful(History):
-    """A history in which more is said of queues, nodes, promises and earmarks than rounds would say by themselves."""
+    """A history in which others decide: more is said of nodes, promises and earmarks than rounds say, and never by one."""
 
-    def step(self) -> None:
-        """One random thing happens, by its own rules, or one that others say."""
-        if self.random.random() < 0.8:
-            super().step()
-            return
-        says = (
-            self.set_queues,
-            self.cordon,
-            self.describe,
-            self.save,
-            self.save,
-            self.promise,
-            self.earmark,
-            self.withdraw,
-        )
-        self.random.choice(says)()
+    def say(self) -> None:
+        """One random thing happens, or is decided."""
+        facts = (self.submit, self.join, self.find_clean, self.start_share, self.end_share, self.release)
+        says = (self.set_queues, self.cordon, self.describe, self.save_twice, self.promise, self.earmark, self.withdraw)
+        self.random.choice((*facts, *says, self.admit, self.place, self.place, self.stop, self.cancel))()
+
+    def admit(self) -> None:
+        """A job that waits may run, perhaps on others' account."""
+        jobs = self.cluster.jobs
+        for job in [jobs[job_id] for job_id in sorted(jobs) if jobs[job_id].state == "queued"][:2]:
+            self.add(JobAdmitted(**self._of(job), borrowing=self.random.random() < 0.5))
+
+    def place(self) -> None:
+        """A job gets what is set aside for it, or what is free."""
+        for job in self._waiting()[:1]:
+            free = [
+                NodeShare(node_id, node.epoch, SlotMask(mask & -mask))
+                for node_id, node in sorted(self.cluster.nodes.items())
+                if (mask := node.free & ~(node.marked & ~node.earmarked.get(job.job_id, 0))) and node.state == "up"
+            ]
+            if free:
+                attempt = job.attempt + 1
+                run_id = run_id_of(job.job_id, attempt)
+                self.add(JobPlaced(**self._of(job), run_id=run_id, attempt=attempt, shares=tuple(free[:2])))
+
+    def stop(self) -> None:
+        """A run is told to end, for others where that was decided; one that is over is requeued, or has succeeded."""
+        for run_id in sorted(self.cluster.runs)[:2]:
+            run = self.cluster.runs[run_id]
+            of = self._of(self.cluster.jobs[run.job_id])
+            cause = StopCause.PREEMPTED if run.evicted_for else StopCause.RANK_FAILED
+            if run.over and self.random.random() < 0.5:
+                self.add(JobRequeued(**of, run_id=run_id, cause=cause, not_before=self.at))
+            elif run.over:
+                self.add(JobSucceeded(**of, run_id=run_id))
+            elif run.stopping is None:
+                self.add(RunStopping(**of, run_id=run_id, cause=cause))
 
     def set_queues(self) -> None:
         """Other queues, one of them perhaps the team's."""
@@ -96,9 +122,9 @@ class Eventful(History):
             labels = {"rack": self.random.choice("xy")}
             self.add(NodeDescribed(at=self.at, node_id=node_id, node_epoch=epoch, labels=labels, taints=("new",)))
 
-    def save(self) -> None:
+    def save_twice(self) -> None:
         """A run says that its progress is safe, perhaps from a life that is over."""
-        if (found := self.share()) is not None:
+        for found in filter(None, (self.share(), self.share())):
             run, share = found
             ids: dict[str, Any] = {"node_id": share.node_id, "node_epoch": share.node_epoch, "run_id": run.run_id}
             self.add(CheckpointSaved(at=self.at, number=self.random.randrange(9), **ids))
@@ -152,10 +178,12 @@ class Eventful(History):
 
 
 def eventful(seed: int, steps: int) -> Eventful:
-    """What happened in a cluster, and much was said of it."""
+    """What happened in a cluster by its own rules, and then by others'. As many things each."""
     history = Eventful(seed)
-    for _ in range(steps):
+    for _ in range(steps // 2):
         history.step()
+    for _ in range(steps // 2):
+        history.say()
     return history
 
 

@@ -9,6 +9,7 @@ from events.operator import NodeCordoned
 from events.queues import Bounds, Queue, QueuesSet, QueueStop
 from projections.tables.queue_view import QueueRow
 from services.api.fleet import tree
+from services.api.fleet_schemas import Queues
 from tests.services.api.cell import CLOCK, NODE, Cell
 
 
@@ -34,7 +35,9 @@ async def test_nodes_and_queues_show_what_is_used(cell: Cell) -> None:
         "api:ops",
         "fan",
     )
-    default, lab, red = (await cell.get("/v1/queues"))["queues"]
+    answer = await cell.get("/v1/queues")
+    default, lab, red = answer["queues"]
+    assert [queue.depth for queue in Queues.model_validate(answer).queues] == [0, 0, 1]
     assert (default["jobs_running"], default["gpus_used_by_type"], default["listed"]) == (1, {"h100": 2}, False)
     assert (lab["bounds"], lab["jobs_waiting"], lab["whole"]["gpus_waiting"]) == ([{"limit": 20}], 0, 16)
     assert (red["jobs_waiting"], red["gpus_waiting"], red["jobs_ended"], red["weight"]) == (1, 16, 0, 3)

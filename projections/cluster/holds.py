@@ -42,6 +42,8 @@ def holds(
     round moved on, nothing is said. Jobs that were never looked at come first. One whose back-off is over is told of in
     any case: from then on it stands in its line.
     """
+    if not tick.words:
+        return []
     jobs = jobs or {}
     changed = ((cluster.jobs[job_id], code) for job_id, code in sorted(jobs.items()) if job_id not in besides)
     looked_at = islice(_changed(cluster, lines, codes, jobs, besides), LOOKED_AT_MAX)

@@ -1,7 +1,8 @@
 """Which admitted jobs get their GPUs now, and what is promised to, set aside for, and said of those that do not."""
 
-from collections.abc import Iterable
-from datetime import datetime
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+from itertools import takewhile
 from typing import Final
 
 from events.base import Event, JobId, RunId, TeamId, run_id_of
@@ -10,14 +11,14 @@ from events.policy import Consolidation
 from projections.cluster.entitlement import Standing
 from projections.cluster.holds import holds
 from projections.cluster.index import line_of
-from projections.cluster.job import Job, JobState, Shape, lasts
+from projections.cluster.job import Job, JobState, OrderKey, Shape, lasts
 from projections.cluster.place import Misfit, Placement
 from projections.cluster.state import Cluster, Line
 from projections.cluster.tick import Tick
 from projections.cluster.topology import ranks_along
 from services.scheduler import earmark
 from services.scheduler.consolidate import consolidate, said
-from services.scheduler.order import Lineup, Next
+from services.scheduler.order import Lineup, Next, Stands
 from services.scheduler.preempt import preempt
 from services.scheduler.promise import Promises
 from services.scheduler.promised import Promised
@@ -26,7 +27,8 @@ from services.scheduler.scene import Scene
 PLACED_MAX: Final = 1_000  # in one round, so that it stays below 100 ms; the rest is the next round's
 SEARCHES_MAX: Final = 20  # for victims, in one round; none twice for jobs that are alike
 MOVES_MAX: Final = 3  # searches for moves in one round, likewise
-SHORT_MAX: Final = 1_000  # short jobs behind one that does not fit that have their turn all the same
+SHORT_MAX: Final = 10_000  # looked at in one round for being short, behind one that has no place
+FEW_PART: Final = 16  # of a line: if no more are short, they are looked up instead of the line gone through
 
 ROOM: Final = frozenset({HoldCode.NO_ROOM, HoldCode.SCATTERED, HoldCode.RESERVED})  # what passes by waiting
 
@@ -75,8 +77,6 @@ class Turn:
 
     def said(self) -> list[Event]:
         """All that was decided, and last what is said of jobs that wait."""
-        if not self._tick.words:
-            return self._events
         admitted = self._cluster.admitted
         told = holds(self._cluster, self._tick, admitted, self._lines, besides=self._placed, jobs=self._jobs)
         return [*self._events, *told]
@@ -91,12 +91,15 @@ class Turn:
         if code is None:
             self._lineup.advance()
             return True
+        if following.stands is Stands.FOR_SHORT:
+            self._lineup.advance()  # a shorter one may be luckier
+            return True
         self._lineup.drop()
-        if not following.alone:
+        if following.stands is Stands.FOR_LINE:
             self._lines[following.line] = code
             if code is HoldCode.RESERVED:
                 self._try_short(following.line, job)
-        elif job.job_id in self._cluster.promises:
+        else:
             self._jobs[job.job_id] = code
         return True
 
@@ -114,8 +117,8 @@ class Turn:
         if found not in ROOM:
             self._promises.lose(job, PromiseCause.CHANGED)
             return found
-        if following.alone and job.job_id not in self._cluster.promises:
-            return found  # it was tried for being short, and for nothing else
+        if following.stands is Stands.FOR_SHORT:
+            return found
         if self._preempts(job, line) or (found is HoldCode.SCATTERED and self._consolidates(job, line)):
             self._jobs[job.job_id] = HoldCode.WAITS_FOR_PREEMPTED
             return None
@@ -230,19 +233,41 @@ class Turn:
         self._standing.take(job.team, gpu_type, gpus, rank=job.rank, preemptible=job.spec.preemptible)
 
     def _try_short(self, line: Line, first: Job) -> None:
-        """Jobs of a line that would be gone before promised starts have their turn, though its first has none."""
-        if (latest := self._promised.latest) is None:
+        """Jobs that would be gone before promised starts have their turn, though the first of their line has no place."""
+        shape, most = self._asks(line)
+        shortest = next(self._cluster.shortest.line(line.shape), None)
+        if shortest is None:
             return
-        slack_s = (latest - self._tick.at).total_seconds()
-        short: list[Job] = []
-        for (runtime_s, _), job_id in self._cluster.shortest.line(line.shape):
-            if runtime_s > slack_s or not self._short_left:
-                break
+        end = self._tick.at + timedelta(seconds=shortest[0][0])  # if it has no place, none has
+        if isinstance(self._promised.fit_promised(shape, most, end=end, mine=frozenset()), Placement):
+            self._lineup.again(line, self._short(line, shape, most, first))
+
+    def _short(self, line: Line, shape: Shape, most: int | None, first: Job) -> Iterator[tuple[OrderKey, JobId]]:
+        """The jobs of a line that may be short enough, in order, for as long as there may be a place for one."""
+        jobs, cluster = self._cluster.jobs, self._cluster
+        for key, job_id in self._shortest(line) or cluster.admitted.line(line):
+            latest = self._promised.latest(shape, most)
+            if latest is None or not self._short_left:
+                return
             self._short_left -= 1
-            job, seen = self._cluster.jobs[job_id], job_id in self._placed or job_id in self._jobs
-            if not seen and job is not first and line_of(job) == line:
-                short.append(job)
-        self._lineup.again(line, short)
+            runtime_s = jobs[job_id].spec.max_runtime_s
+            if not runtime_s or runtime_s > (latest - self._tick.at).total_seconds() or job_id == first.job_id:
+                continue
+            if job_id not in self._placed and job_id not in self._jobs and not jobs[job_id].cancel:
+                yield key, job_id
+
+    def _shortest(self, line: Line) -> list[tuple[OrderKey, JobId]]:
+        """Those of a line that may be short enough, in order, where they are few; else none."""
+        shape, most = self._asks(line)
+        latest, cluster = self._promised.latest(shape, most), self._cluster
+        if latest is None:
+            return []
+        within = ((latest - self._tick.at).total_seconds() + 1.0,)
+        if cluster.shortest.count_before(line.shape, within) > cluster.admitted.count(line) // FEW_PART:
+            return []
+        entries = takewhile(lambda entry: entry[0] < within, cluster.shortest.line(line.shape))
+        short = (cluster.jobs[job_id] for _, job_id in entries)
+        return sorted((cluster.key(job), job.job_id) for job in short if line_of(job) == line)
 
     # Room that others make
 
@@ -258,7 +283,7 @@ class Turn:
         if not self._somebody(job):
             return False
         self._searches += 1
-        found = preempt(self._scene(job), job)
+        found = preempt(self._scene(job), job, self._asks(line)[0])
         if found is None:
             self._searched.add(alike)
             return False
@@ -284,7 +309,7 @@ class Turn:
             return False
         self._scattered.add(line.shape)
         scene = self._scene(job)
-        found = consolidate(scene, job)
+        found = consolidate(scene, job, self._asks(line)[0])
         if found is None:
             return False
         told = said(scene, job, found)

@@ -1,6 +1,7 @@
 """The order in which waiting jobs are tried, over all lines."""
 
 from collections.abc import Iterable, Iterator
+from enum import Enum, auto
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Any, NamedTuple
 
@@ -14,12 +15,20 @@ from projections.cluster.state import Cluster, Line
 Key = tuple[Any, ...]  # of one policy's order: they compare
 
 
+class Stands(Enum):
+    """For whom a job stands whose turn it is."""
+
+    FOR_LINE = auto()  # all behind it in its line: they need the same
+    FOR_ITSELF = auto()  # it has a promise
+    FOR_SHORT = auto()  # it is short, of a line that was left out
+
+
 class Next(NamedTuple):
     """The job whose turn it is."""
 
     line: Line
     job_id: JobId
-    alone: bool  # it stands for itself only: with a promise, or tried again since it is short
+    stands: Stands
 
 
 class Entry(NamedTuple):
@@ -30,7 +39,8 @@ class Entry(NamedTuple):
     line: Line
     own: OrderKey  # the job's place in its line
     job_id: JobId
-    rest: Iterator[tuple[OrderKey, JobId]] | None  # None: it stands alone
+    rest: Iterator[tuple[OrderKey, JobId]]  # those behind it
+    stands: Stands
 
 
 class Lineup:
@@ -52,11 +62,12 @@ class Lineup:
         alone = {job.job_id: job for job in promised}
         self._skip = passed | alone.keys()
         for job in alone.values():
-            self._heap.append(self._entry(line_of(job), (cluster.key(job), job.job_id), None))
+            own = cluster.key(job), job.job_id
+            self._heap.append(self._entry(line_of(job), own, iter(()), Stands.FOR_ITSELF))
         for line in lines:
             rest = self._waiting(line)
             if (first := next(rest, None)) is not None:
-                self._heap.append(self._entry(line, first, rest))
+                self._heap.append(self._entry(line, first, rest, Stands.FOR_LINE))
         heapify(self._heap)
 
     def _waiting(self, line: Line) -> Iterator[tuple[OrderKey, JobId]]:
@@ -65,9 +76,11 @@ class Lineup:
             entry for entry in self._cluster.admitted.line(line) if entry[1] not in skip and not jobs[entry[1]].cancel
         )
 
-    def _entry(self, line: Line, first: tuple[OrderKey, JobId], rest: Iterator[tuple[OrderKey, JobId]] | None) -> Entry:
+    def _entry(
+        self, line: Line, first: tuple[OrderKey, JobId], rest: Iterator[tuple[OrderKey, JobId]], stands: Stands
+    ) -> Entry:
         self._serial += 1
-        return Entry(self._key(line, first), self._serial, line, *first, rest)
+        return Entry(self._key(line, first), self._serial, line, *first, rest, stands)
 
     def _key(self, line: Line, first: tuple[OrderKey, JobId]) -> Key:
         own, job_id = first
@@ -91,24 +104,22 @@ class Lineup:
                 if key > entry.key:
                     heapreplace(self._heap, entry._replace(key=key))
                     continue
-            return Next(entry.line, entry.job_id, entry.rest is None)
+            return Next(entry.line, entry.job_id, entry.stands)
         return None
 
     def advance(self) -> None:
         """Go on to the job behind the first."""
         entry = self._heap[0]
-        following = next(entry.rest, None) if entry.rest is not None else None
-        if following is None:
+        if (following := next(entry.rest, None)) is None:
             heappop(self._heap)
         else:
-            heapreplace(self._heap, self._entry(entry.line, following, entry.rest))
+            heapreplace(self._heap, self._entry(entry.line, following, entry.rest, entry.stands))
 
     def drop(self) -> None:
-        """Leave out the first and, unless it stands alone, all behind it in its line: they need the same."""
+        """Leave out the first and all that it stands for."""
         heappop(self._heap)
 
-    def again(self, line: Line, jobs: Iterable[Job]) -> None:
-        """Some jobs of a line that was left out have their turn all the same, each for itself."""
-        for job in jobs:
-            if job.job_id not in self._skip and not job.cancel:
-                heappush(self._heap, self._entry(line, (self._cluster.key(job), job.job_id), None))
+    def again(self, line: Line, short: Iterator[tuple[OrderKey, JobId]]) -> None:
+        """Some jobs of a line that was left out, in order, have their turn all the same."""
+        if (first := next(short, None)) is not None:
+            heappush(self._heap, self._entry(line, first, short, Stands.FOR_SHORT))

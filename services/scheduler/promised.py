@@ -79,11 +79,6 @@ class Promised:
             slots |= _slots_on(claim, node_id)
         return slots
 
-    @property
-    def latest(self) -> datetime | None:
-        """The last promised start: what ends later than that takes no promised GPU."""
-        return self._starts[-1] if self._starts else None
-
     # Placing
 
     def take(self, shares: Iterable[NodeShare]) -> None:
@@ -135,6 +130,13 @@ class Promised:
         if not owned:
             self._denied[shape, most] = late
         return None
+
+    def latest(self, shape: Shape, most: int | None) -> datetime | None:
+        """By when one without a promise must be gone to have a place on promised GPUs; None: there is none, as far as known."""
+        hopeless = self._denied.get((shape, most), 0)
+        if (shape, most) in self._never or hopeless >= len(self._starts):
+            return None
+        return self._starts[-1 - hopeless]
 
     def _room_for(self, end: datetime | None, mine: Container[JobId]) -> Room:
         """What nobody was promised, and what is promised to `mine`, or not before `end`."""

@@ -72,19 +72,19 @@ def _with_claims(cluster: Cluster, at: datetime) -> Standing:
     standing = Standing(cluster, at)
     if standing.sole:
         return standing
-    earmarked = Counter(line_of(cluster.jobs[job_id]) for job_id in cluster.earmarks)
+    kept = (cluster.jobs[job_id] for job_id in cluster.earmarks)
+    earmarked = Counter(line_of(job) for job in kept if job.state is JobState.ADMITTED)
     for line in sorted(cluster.admitted.groups()):
-        jobs = cluster.admitted.count(line) - earmarked[line]
-        gpu_type = standing.wants(line.shape.gpu_types)
-        if jobs > 0 and gpu_type:
-            gpus = jobs * (line.shape.min_gpus or line.shape.gpus)
-            standing.take(line.team, gpu_type, gpus, rank=line.rank, preemptible=not line.firm, jobs=jobs)
+        shape, jobs = line.shape, cluster.admitted.count(line) - earmarked[line]
+        if jobs > 0:
+            gpus, preemptible = jobs * (shape.min_gpus or shape.gpus), not line.firm
+            standing.claim(line.team, shape.gpu_types, gpus, rank=line.rank, preemptible=preemptible, jobs=jobs)
     return standing
 
 
 def _of_queued(cluster: Cluster, job: Job, standing: Standing) -> Reason:
     """Of a job that is not admitted: its queue's order, and what its team is entitled to."""
-    gpus, gpu_type = job.shape.min_gpus or job.shape.gpus, _counts_for(standing, line_of(job))
+    gpus, gpu_type = job.shape.min_gpus or job.shape.gpus, standing.wants(job.shape.gpu_types)
     if standing.strict(job.team) and (head := _head(cluster, job, standing, gpu_type)) is not None:
         return Reason(HoldCode.BEHIND, behind=head)
     if standing.sole or standing.entitles(job.team, gpu_type, gpus, rank=job.rank):
@@ -103,18 +103,10 @@ def _head(cluster: Cluster, job: Job, standing: Standing, gpu_type: str) -> JobI
     """The first job of its team that is not admitted, waits before it, and wants the same type; None for none."""
     key, found = cluster.key(job), []
     for line in cluster.queue.groups():
-        if _holds_up(line, job) and _counts_for(standing, line) == gpu_type:
+        if _holds_up(line, job) and standing.wants(line.shape.gpu_types) == gpu_type:
             entry = next(cluster.queue.line(line))
             found += [entry] if entry[0] < key else []
     return min(found)[1] if found else None
-
-
-def _counts_for(standing: Standing, line: Line) -> str:
-    """The type that admission counts the jobs of a line for: of those that are open to them."""
-    shape = line.shape
-    gpus = shape.min_gpus or shape.gpus
-    types = standing.open_types(line.team, shape.gpu_types, gpus, preemptible=not line.firm)
-    return standing.wants(types or shape.gpu_types)
 
 
 def _holds_up(line: Line, job: Job) -> bool:
@@ -134,7 +126,7 @@ def _of_admitted(cluster: Cluster, job: Job, standing: Standing, *, block: Block
     room = Room(cluster)
     placed = place(room, asked, most=most)
     if isinstance(placed, Misfit) and placed.code not in PASSES and asked.gpu_types != job.shape.gpu_types:
-        placed = place(room, job.shape)  # for a type that is closed to it
+        placed = place(_unpromised(cluster, room), job.shape)  # for a type that is closed to it
         if not isinstance(placed, Misfit):
             return _behind(shut, wanted) if shut else Reason(HoldCode.NO_ROOM)
     code = placed.code if isinstance(placed, Misfit) else None
@@ -144,6 +136,14 @@ def _of_admitted(cluster: Cluster, job: Job, standing: Standing, *, block: Block
         return Reason(code)
     holder = _delayed(cluster, job, room, at)
     return Reason(HoldCode.RESERVED if holder is not None else HoldCode.NOT_EVALUATED, behind=holder)
+
+
+def _unpromised(cluster: Cluster, room: Room) -> Room:
+    """The room without what is promised to anybody."""
+    closed = room.fork()
+    for promise in cluster.promises.values():
+        closed.reserve(promise.shares)
+    return closed
 
 
 def _behind(shut: Mapping[str, JobId], wanted: Sequence[str]) -> Reason:

@@ -21,6 +21,9 @@ SHUT_NOTHING: Final = OUT_OF_TURN | {  # and this holds up nobody
     HoldCode.NODES_UNWELL,
     HoldCode.WAITS_FOR_PREEMPTED,
 }
+OVER_BOUNDS: Final = frozenset(  # what waits so holds up those of its own strict queue only
+    {HoldCode.OVER_LIMIT, HoldCode.OVER_FLOOR, HoldCode.OVER_ENTITLEMENT, HoldCode.RUNNING_MAX}
+)
 
 Class = tuple[bool, int]  # beyond its team's share or within it, and its priority class: the less comes first
 Waiting = Lines[Line, JobId]
@@ -73,11 +76,12 @@ def shut_for(cluster: Cluster, job: Job, standing: Standing) -> dict[str, JobId]
             shut[gpu_type] = min(shut.get(gpu_type, entry), entry)
 
     for line in cluster.admitted.groups():
-        concerns = line.hold not in SHUT_NOTHING and (blocking or line.team == job.team)
+        same = line.team == job.team and standing.strict(job.team)
+        concerns = line.hold not in SHUT_NOTHING and (same or (blocking and line.hold not in OVER_BOUNDS))
         if concerns and order.before(cluster.admitted, line):
             close(line, *next(cluster.admitted.line(line)))
     for other in order.passing():
-        if blocking or other.team == job.team:
+        if blocking or (other.team == job.team and standing.strict(job.team)):
             close(line_of(other), cluster.key(other), other.job_id)
     return {gpu_type: entry[3] for gpu_type, entry in shut.items()}
 

@@ -4,7 +4,8 @@ import msgspec
 import pytest
 
 from events.ask import DryRun, DryRunAsk, Outcome, Why, WhyAsk
-from events.base import JobId, TeamId
+from events.base import JobId, NodeId, TeamId
+from events.fleet import NodeSuspected
 from events.job import HoldCode, JobAdmitted, JobSpec
 from services.control.answers import answering_dry_run, answering_why
 from tests.fixtures.waiting import until
@@ -72,3 +73,18 @@ async def test_a_dry_run_says_where_a_job_would_go_and_leaves_nothing(memory: Ce
     assert [would.leader for would in said] == [True, False]
     assert {(would.outcome, tuple(would.nodes.items())) for would in said} == {(Outcome.STARTS.value, (("n1", 2),))}
     assert odd.outcome == ""
+
+
+async def test_a_dry_run_does_not_take_suspect_nodes_for_well(memory: Cell) -> None:
+    """Whether they are heard again is not for it to say."""
+    async with memory.plane("a", Hint()) as (plane, _):
+        epoch = await memory.join("n1", 2)
+        suspected = NodeSuspected(at=CLOCK.now(), node_id=NodeId("n1"), node_epoch=epoch, silent_s=31.0)
+        await memory.gate.record([suspected])
+        memory.broken = {"one leader"}
+        await until(lambda: bool(plane.cluster.suspects))
+        ask = DryRunAsk(team=TeamId("t"), spec=JobSpec(name="x", command=("true",), gpus=2))
+        payload = await answering_dry_run(plane, CLOCK)("dry_run", msgspec.json.encode(ask))
+        would = msgspec.json.decode(payload, type=DryRun)
+
+    assert (would.outcome, would.code) == (Outcome.WAITS, HoldCode.NODES_UNWELL)

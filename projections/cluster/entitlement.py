@@ -18,6 +18,7 @@ from projections.cluster.state import Cluster
 from projections.cluster.tree import ALL_TYPES
 
 CLASSES: Final = len(PRIORITY_RANK)
+NO_CLASS: Final = -1  # of what is less urgent than nothing
 PER_WEIGHT: Final = 1_000_000  # use per weight is in so many parts of a GPU
 
 
@@ -123,6 +124,10 @@ class Standing:
             return ()
         return tuple(t for t in accepted if self._block(team, t, gpus, firm=not preemptible) is None)
 
+    def certain(self, gpu_types: Sequence[str]) -> bool:
+        """Whether the cluster has but one of the types that a job accepts (none: any): it can only go there."""
+        return len(self._accepted(gpu_types)) == 1
+
     def headroom(self, team: TeamId, gpu_type: str) -> int:
         """GPUs of the type that the team may have more until a limit, its own or one above; `UNBOUNDED` without one."""
         if self.sole:
@@ -151,6 +156,18 @@ class Standing:
         self._claims.use(team, gpu_type, gpus, rank=rank, preemptible=preemptible)
         if not self.sole:
             self._claims.hold(team, gpu_type, gpus, jobs=jobs)
+
+    def claim(
+        self, team: TeamId, gpu_types: Sequence[str], gpus: int, *, rank: int, preemptible: bool, jobs: int = 1
+    ) -> None:
+        """Jobs that may run and wait count too. Not yet against the bounds of one type, if they could go to several."""
+        wanted, certain = self.wants(gpu_types), self.certain(gpu_types)
+        if preemptible or certain:
+            self._claims.use(team, wanted, gpus, rank=rank, preemptible=preemptible)
+        else:
+            self._claims.use(team, wanted, gpus, rank=NO_CLASS, preemptible=True)
+        if not self.sole:
+            self._claims.hold(team, wanted if certain else ALL_TYPES, gpus, jobs=jobs)
 
     def give(self, team: TeamId, gpu_type: str, gpus: int, *, rank: int, preemptible: bool) -> None:
         """The round takes these from the team. For its limits they count until their agents have given them back."""

@@ -277,6 +277,7 @@ def _requeued(cluster: Cluster, e: JobRequeued, recorded: Recorded) -> None:
             job,
             state=JobState.QUEUED,
             borrowing=False,
+            hold=HoldCode.NOT_EVALUATED,
             not_before=None if blameless else not_before,
             failures_application=job.failures_application + application,
             failures_infrastructure=job.failures_infrastructure + (not application and not blameless),

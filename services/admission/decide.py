@@ -9,14 +9,16 @@ from events.base import Event, JobId, TeamId
 from events.job import IMPOSSIBLE, HoldCode, JobAdmitted, JobRejected, JobSpec
 from projections.cluster.entitlement import Standing
 from projections.cluster.holds import holds
+from projections.cluster.index import line_of
 from projections.cluster.job import Job, JobState, Shape
 from projections.cluster.state import Cluster, Line
 from projections.cluster.tick import Tick
 from services.admission.lineup import Lineup
 from services.admission.pending import REJECTED_MAX, rejected
-from services.admission.possible import Possible
+from services.admission.possible import Possible, least_gpus
 from services.admission.withdraw import withdrawn
 
+CORRECTED_MAX: Final = 4  # times in a round: floors over all types follow what is wanted, and what is possible them
 ADMITTED_MAX: Final = 1_000  # in one round, so that it stays below 100 ms; the rest is the next round's
 
 
@@ -39,11 +41,11 @@ def decide(cluster: Cluster, tick: Tick) -> list[Event]:
         else:
             lines.drop()
     rejections = [] if lines else rejected(cluster, tick, desk.decided)
-    codes = desk.codes
+    codes = desk.reasons()
     if lines or len(rejections) == REJECTED_MAX:  # a new job that was told of would no longer be turned away
         codes = {line: code for line, code in codes.items() if line.hold is not HoldCode.NOT_EVALUATED}
     moved_on = desk.decided | {event.job_id for event in rejections}
-    told = holds(cluster, tick, cluster.queue, codes, besides=moved_on, jobs=reasons | desk.due)
+    told = holds(cluster, tick, cluster.queue, codes, besides=moved_on, jobs=desk.last_said(reasons) | desk.due)
     return [*withdrawals, *desk.events, *rejections, *told]
 
 
@@ -81,7 +83,7 @@ class Desk:
         if (fault := spec_fault(job.spec)) is not None:
             self._say(job, JobRejected(**self._tick.of_job(job), code="invalid_spec", message=fault))
             return True
-        alike = line._replace(hold=HoldCode.NOT_EVALUATED)
+        alike = _alike(line)
         code = self._refused.get(alike) or self._try(alike, job)
         if code is None:
             return True
@@ -92,6 +94,31 @@ class Desk:
         self.codes[line] = code
         return False
 
+    def reasons(self) -> dict[Line, HoldCode]:
+        """Why the jobs of each line that was refused wait, now that all that could be let in is.
+
+        What was let in after them may stand against them by now; the next round would find that, and say it then.
+        """
+        if self._standing.sole or not self.events:
+            return self.codes
+        for alike, before in self._refused.items():
+            after = self._against(alike) or before
+            behind = before is HoldCode.BEHIND and after is HoldCode.OVER_ENTITLEMENT
+            self._refused[alike] = before if behind else after
+        self.due = {job_id: self._refused[_alike(line_of(self._cluster.jobs[job_id]))] for job_id in self.due}
+        return {line: self._refused[_alike(line)] for line in self.codes}
+
+    def last_said(self, reasons: dict[JobId, HoldCode]) -> dict[JobId, HoldCode]:
+        """The reasons of jobs that were let out, likewise: with all counted that stays in."""
+        last: dict[JobId, HoldCode] = {}
+        codes: dict[Line, HoldCode | None] = {}
+        for job_id, before in reasons.items():
+            alike = _alike(line_of(self._cluster.jobs[job_id]))._replace(borrowing=False)
+            if alike not in codes:
+                codes[alike] = self._against(alike)
+            last[job_id] = codes[alike] or before
+        return last
+
     def _try(self, alike: Line, job: Job) -> HoldCode | None:
         """Admits the job, or says what stands against it and all that are like it."""
         standing, shape, team = self._standing, alike.shape, alike.team
@@ -99,26 +126,26 @@ class Desk:
             if (code := self._possible.fault(shape)) is None:
                 self._admit(job, borrowing=False)
             return code
-        gpus = _gpus(alike)
+        gpus = least_gpus(shape)
         wanted = standing.wants(shape.gpu_types)
-        if len(shape.gpu_types) != 1:
-            open_to_it = standing.open_types(team, shape.gpu_types, gpus, preemptible=not alike.firm)
-            wanted = standing.wants(open_to_it or shape.gpu_types)
-        code = self._against(alike, gpus, wanted)
+        code = self._against(alike)
+        if (team, wanted) in self._closed and code in (None, HoldCode.OVER_ENTITLEMENT):
+            code = HoldCode.BEHIND
         if code is not None:
             if standing.strict(team) and code not in IMPOSSIBLE:
                 self._closed.add((team, wanted))
             return code
         borrowing = not standing.entitles(team, wanted, gpus, rank=alike.rank)
         self._admit(job, borrowing=borrowing)
-        standing.take(team, wanted, gpus, rank=alike.rank, preemptible=not alike.firm)
+        standing.claim(team, shape.gpu_types, gpus, rank=alike.rank, preemptible=not alike.firm)
         if borrowing:
             self._ahead[team, shape] = self._ahead.get((team, shape), 0) + 1
         return None
 
-    def _against(self, alike: Line, gpus: int, wanted: str) -> HoldCode | None:
-        """The gravest of what stands against jobs like this one, which want GPUs of type `wanted`."""
+    def _against(self, alike: Line) -> HoldCode | None:
+        """The gravest of what stands against jobs like this one, whoever is before them in their queue."""
         standing, shape, team = self._standing, alike.shape, alike.team
+        gpus = least_gpus(shape)
         block = standing.blocked(team, shape.gpu_types, gpus, preemptible=not alike.firm)
         if block is not None and block.code is HoldCode.QUEUE_PAUSED:
             return block.code
@@ -126,9 +153,7 @@ class Desk:
             return code
         if block is not None:
             return block.code
-        if (team, wanted) in self._closed:
-            return HoldCode.BEHIND
-        if standing.entitles(team, wanted, gpus, rank=alike.rank):
+        if standing.entitles(team, standing.wants(shape.gpu_types), gpus, rank=alike.rank):
             return None
         ahead = self._ahead.get((team, shape), 0)
         return HoldCode.OVER_ENTITLEMENT if ahead >= self._cluster.policy.admitted_ahead else None
@@ -148,22 +173,34 @@ def _standing(cluster: Cluster, tick: Tick, possible: Possible) -> Standing:
     wrong by now. Without this a round would decide by wishes that it corrects itself, and the next one otherwise.
     """
     standing = Standing(cluster, tick.at)
-    if standing.sole:
-        return standing
     without: dict[tuple[TeamId, str], int] = {}
+    for _ in range(CORRECTED_MAX):
+        corrected = _corrections(cluster, standing, possible)
+        if corrected == without:
+            break
+        without = corrected
+        standing = Standing(cluster, tick.at, without=without)
+    return standing
+
+
+def _corrections(cluster: Cluster, standing: Standing, possible: Possible) -> dict[tuple[TeamId, str], int]:
+    """GPUs that the fold counts as wanted and nobody wants; negative where it is the other way round."""
+    without: dict[tuple[TeamId, str], int] = {}
+    if standing.sole:
+        return without
     for lines in (cluster.queue, cluster.admitted):
         for line in lines.groups():
-            needs = line.team, line.shape.gpu_types, _gpus(line)
+            needs = line.team, line.shape.gpu_types, least_gpus(line.shape)
             never = possible.fault(line.shape) is not None or standing.never(*needs, preemptible=not line.firm)
             if never != (line.hold in IMPOSSIBLE):
                 key = line.team, standing.wants(line.shape.gpu_types)
                 without[key] = without.get(key, 0) + lines.count(line) * line.shape.gpus * (1 if never else -1)
-    return Standing(cluster, tick.at, without=without) if without else standing
+    return without
 
 
-def _gpus(line: Line) -> int:
-    """The fewest that its jobs start with."""
-    return line.shape.min_gpus or line.shape.gpus
+def _alike(line: Line) -> Line:
+    """What lines have in common of which the log says different things: they are judged alike."""
+    return line._replace(hold=HoldCode.NOT_EVALUATED)
 
 
 def spec_fault(spec: JobSpec) -> str | None:

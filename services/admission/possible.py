@@ -24,3 +24,8 @@ class Possible:
     def _reason(self, shape: Shape) -> HoldCode:
         self._room = self._room or Room(self._cluster)
         return misfit(self._room, shape).code
+
+
+def least_gpus(shape: Shape) -> int:
+    """The fewest GPUs that a gang of this shape starts with."""
+    return shape.min_gpus or shape.gpus

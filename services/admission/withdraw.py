@@ -10,7 +10,7 @@ from projections.cluster.index import line_of
 from projections.cluster.job import JobState
 from projections.cluster.state import Cluster, Line
 from projections.cluster.tick import Tick
-from services.admission.possible import Possible
+from services.admission.possible import Possible, least_gpus
 
 WITHDRAWN_MAX: Final = 1_000  # in one round; the rest is the next round's
 
@@ -21,46 +21,54 @@ def withdrawn(
     """The withdrawals, and why, by job; `standing` counts the jobs that stay admitted from now on.
 
     What is earmarked for a job is counted already: it is not weighed again, and goes only with its queue or its nodes.
+    What could go to GPUs of several types is weighed against the bounds of one when it is placed, and not here: of
+    several ways to spread such jobs over types one may break a bound that another keeps.
     """
     earmarked = Counter(
         line_of(job) for job in (cluster.jobs[job_id] for job_id in cluster.earmarks) if job.state is JobState.ADMITTED
     )
     reasons: dict[JobId, HoldCode] = {}
+    kept: list[Line] = []
     for line in sorted(cluster.admitted.groups()):
         code = HoldCode.QUEUE_PAUSED if cluster.tree.stopped(line.team) else possible.fault(line.shape)
         if code is not None:
             reasons.update((job_id, code) for _, job_id in cluster.admitted.line(line))
-        elif not standing.sole:
+        else:
+            kept.append(line)
+    if not standing.sole:
+        for line in sorted(kept, key=lambda line: not standing.certain(line.shape.gpu_types)):
             waiting = cluster.admitted.count(line) - earmarked[line]
-            if not _take(standing, line, waiting):
+            if waiting and _against(standing, line, waiting) is None:
+                _claim(standing, line, waiting)
+            elif waiting:
                 reasons.update(_beyond(cluster, standing, line))
     jobs = [cluster.jobs[job_id] for job_id in sorted(reasons)[:WITHDRAWN_MAX]]
     return [AdmissionWithdrawn(**tick.of_job(job)) for job in jobs], {job.job_id: reasons[job.job_id] for job in jobs}
 
 
-def _take(standing: Standing, line: Line, jobs: int) -> bool:
-    """Whether all the jobs of a line are within all bounds; if so they are counted."""
-    gpus = jobs * (line.shape.min_gpus or line.shape.gpus)
-    wanted = standing.wants(line.shape.gpu_types)
-    if not jobs or not wanted:
-        return True
-    if standing.blocked(line.team, (wanted,), gpus, preemptible=not line.firm, jobs=jobs) is not None:
-        return False
-    standing.take(line.team, wanted, gpus, rank=line.rank, preemptible=not line.firm, jobs=jobs)
-    return True
+def _against(standing: Standing, line: Line, jobs: int = 1) -> HoldCode | None:
+    """What stands against so many jobs of a line."""
+    shape, gpus = line.shape, jobs * least_gpus(line.shape)
+    block = standing.blocked(line.team, shape.gpu_types, gpus, preemptible=not line.firm, jobs=jobs)
+    if block is None or standing.certain(shape.gpu_types) or block.code is HoldCode.RUNNING_MAX:
+        return block.code if block is not None else None
+    never = standing.never(line.team, shape.gpu_types, least_gpus(shape), preemptible=not line.firm)
+    return block.code if never else None
+
+
+def _claim(standing: Standing, line: Line, jobs: int = 1) -> None:
+    gpus = jobs * least_gpus(line.shape)
+    standing.claim(line.team, line.shape.gpu_types, gpus, rank=line.rank, preemptible=not line.firm, jobs=jobs)
 
 
 def _beyond(cluster: Cluster, standing: Standing, line: Line) -> dict[JobId, HoldCode]:
     """Of a line, in order, those that are beyond a bound once those before them are counted."""
     beyond: dict[JobId, HoldCode] = {}
-    gpus = line.shape.min_gpus or line.shape.gpus
     for _, job_id in cluster.admitted.line(line):
         if job_id in cluster.earmarks:
             continue
-        block = standing.blocked(line.team, line.shape.gpu_types, gpus, preemptible=not line.firm)
-        if block is not None:
-            beyond[job_id] = block.code
-            continue
-        open_to_it = standing.open_types(line.team, line.shape.gpu_types, gpus, preemptible=not line.firm)
-        standing.take(line.team, standing.wants(open_to_it), gpus, rank=line.rank, preemptible=not line.firm)
+        if (code := _against(standing, line)) is not None:
+            beyond[job_id] = code
+        else:
+            _claim(standing, line)
     return beyond

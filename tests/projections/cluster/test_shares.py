@@ -1,6 +1,6 @@
 """Laws of sharing out, over trees, bounds and wishes drawn at random."""
 
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from events.base import JobId, TeamId
@@ -9,6 +9,8 @@ from projections.cluster.entitlement import Standing
 from projections.cluster.tree import ALL_TYPES, ROOT
 from tests.clusters import World
 from tests.queues import NAMES, TYPES, WISHES, Wishes, documents, world_of
+
+LAW = settings(max_examples=60)
 
 
 def teams_of(wishes: Wishes) -> list[TeamId]:
@@ -21,6 +23,7 @@ def wanted_of(wishes: Wishes, team: str, gpu_type: str) -> int:
     return sum(gpus for wisher, of_type, gpus in wishes if (wisher, of_type) == (team, gpu_type))
 
 
+@LAW
 @given(documents(), WISHES)
 def test_no_more_is_promised_than_there_is_nor_than_is_wanted(queues: tuple[Queue, ...], wishes: Wishes) -> None:
     """At every level: what the children of a queue may claim, it may itself."""
@@ -35,6 +38,7 @@ def test_no_more_is_promised_than_there_is_nor_than_is_wanted(queues: tuple[Queu
             assert 0 <= standing.entitled(team, gpu_type) <= wanted_of(wishes, team, gpu_type)
 
 
+@LAW
 @given(documents(("floor",)), WISHES)
 def test_floors_come_first(queues: tuple[Queue, ...], wishes: Wishes) -> None:
     """Whatever the others want, a team that wants its floor has it."""
@@ -46,6 +50,7 @@ def test_floors_come_first(queues: tuple[Queue, ...], wishes: Wishes) -> None:
             assert standing.entitled(team, gpu_type) >= sure
 
 
+@LAW
 @given(documents(("floor",)), WISHES)
 def test_nothing_that_is_wanted_stays_idle(queues: tuple[Queue, ...], wishes: Wishes) -> None:
     """Work conserving, where no bound forbids it."""
@@ -58,6 +63,7 @@ def test_nothing_that_is_wanted_stays_idle(queues: tuple[Queue, ...], wishes: Wi
         assert given_out == min(all_wanted, world.cluster.capacity[gpu_type])
 
 
+@LAW
 @given(documents(), WISHES)
 def test_no_queue_may_claim_more_than_its_limits(queues: tuple[Queue, ...], wishes: Wishes) -> None:
     """Of a type, and over all."""
@@ -70,6 +76,7 @@ def test_no_queue_may_claim_more_than_its_limits(queues: tuple[Queue, ...], wish
             assert bounds.limit is None or claimed <= bounds.limit
 
 
+@LAW
 @given(documents(("floor", "limit")), WISHES, st.sampled_from(NAMES), st.integers(1, 500))
 def test_who_wants_more_takes_nothing_of_what_others_have_for_sure(
     queues: tuple[Queue, ...], wishes: Wishes, greedy: str, gpus: int
@@ -84,6 +91,7 @@ def test_who_wants_more_takes_nothing_of_what_others_have_for_sure(
             assert standing.entitled(team, "h100") >= sure
 
 
+@LAW
 @given(documents(), WISHES, st.randoms(use_true_random=False))
 def test_the_order_of_names_in_the_log_changes_nothing(
     queues: tuple[Queue, ...], wishes: Wishes, random: object

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from events.base import TeamId
@@ -14,6 +14,8 @@ from projections.cluster.tree import ALL_TYPES
 from services.admission.decide import decide
 from tests.clusters import World
 from tests.queues import NAMES, TYPES, documents
+
+LAW = settings(max_examples=60)
 
 
 @st.composite
@@ -47,6 +49,7 @@ def _ordered(draw: st.DrawFn, queue: Queue) -> Queue:
     )  # fmt: skip
 
 
+@LAW
 @given(worlds())
 def test_a_second_round_decides_nothing(world: World) -> None:
     """Idempotence: what was withdrawn is not let in again, what was let in not withdrawn, and nothing said twice."""
@@ -57,6 +60,7 @@ def test_a_second_round_decides_nothing(world: World) -> None:
     assert decide(world.cluster, world.tick()) == []
 
 
+@LAW
 @given(worlds())
 def test_what_is_let_in_keeps_every_limit(world: World) -> None:
     """Of every queue, by its own sum over the jobs below it; and nothing of a stopped queue stays admitted."""
@@ -83,6 +87,7 @@ def test_what_is_let_in_keeps_every_limit(world: World) -> None:
                 assert claimed <= floor + bounds.borrowing_limit
 
 
+@LAW
 @given(worlds())
 def test_what_is_let_in_without_borrowing_is_within_the_entitlements(world: World) -> None:
     """As they were before: a claim within them never needs what another one was promised."""

@@ -1,10 +1,12 @@
 """How many jobs a queue lets wait, and which are turned away."""
 
-from events.base import JobId, TeamId
-from events.job import JobRejected
-from events.queues import Bounds, Queue
+from events.base import TeamId
+from events.job import HoldCode, JobRejected
+from events.node import EndReason
+from events.queues import Bounds, Queue, QueueStop
 from services.admission.decide import decide
 from services.admission.pending import REJECTED_MAX
+from services.lifecycle.decide import decide as lifecycle
 from tests.clusters import World
 
 
@@ -45,8 +47,8 @@ def test_a_missing_bound_is_none_and_0_lets_nobody_wait() -> None:
 def test_what_is_let_in_does_not_wait() -> None:
     """A burst that fits is no crowd."""
     world = World({"n1": 8})
-    world.queues(Queue(name=TeamId("t"), pending_max=0))
-    for number in range(8):
+    world.queues(Queue(name=TeamId("t"), bounds=(Bounds(limit=8),), pending_max=1))
+    for number in range(9):
         world.submit(f"j{number}", 1)
 
     assert turned_away(world) == []
@@ -64,17 +66,19 @@ def test_a_lowered_bound_turns_nobody_away_that_waits_already() -> None:
 
 
 def test_a_job_that_ran_before_is_not_turned_away() -> None:
-    """It lost its node, and waits for the next."""
+    """Its queue was on hold, and no round has looked at it since."""
     world = World({"n1": 8})
-    world.queues(Queue(name=TeamId("t"), pending_max=0))
-    world.put(world.submit("a", 8), n1=8)
-    world.join("n1", 8)
+    job = world.put(world.submit("a", 8), n1=8)
+    world.queues(Queue(name=TeamId("t"), stop=QueueStop.HOLD))
     world.rounds()
+    world.end(job, reason=EndReason.STOPPED)
+    world.release(job)
     world.queues(Queue(name=TeamId("t"), bounds=(Bounds(limit=0),), pending_max=0))
-    world.wait(10)
+    world.add(*lifecycle(world.cluster, world.tick()))
+    assert world.cluster.jobs[job].hold is HoldCode.NOT_EVALUATED
 
     assert turned_away(world) == []
-    assert JobId("a") in world.cluster.jobs
+    assert job in world.cluster.jobs
 
 
 def test_the_bound_of_an_organisation_counts_all_its_teams() -> None:

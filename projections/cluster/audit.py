@@ -37,7 +37,7 @@ from events.job import (
     JobTimedOut,
     OnLost,
 )
-from events.node import GpusFoundClean, GpusReleased, NodeJoined
+from events.node import GpusFoundClean, GpusReleased, NodeDescribed, NodeJoined
 from projections.cluster.audit_aside import ASIDE_READERS
 from projections.cluster.audit_gangs import gang_faults
 from projections.cluster.books import Books, Finding, Gpu, JobBook, NodeBook, slots_of
@@ -91,7 +91,7 @@ def _leadership(books: Books, recorded: Recorded) -> None:
                 books.find(recorded, "one leader", f"decided in epoch {e.epoch}, but {books.epoch} leads")
             if e.decided_at >= recorded.position:
                 books.find(recorded, "one leader", f"decided at {e.decided_at}, which is not before it")
-            books.to_come = e.events
+            books.to_come, books.decided_at = e.events, e.decided_at
         case event if getattr(type(event), "family", None) in CONTROL and not isinstance(event, LogFounded):
             if not books.to_come:
                 books.find(recorded, "one leader", f"{type(event).__name__} stands in no decision's batch")
@@ -147,7 +147,8 @@ def _placed(books: Books, recorded: Recorded, e: JobPlaced) -> None:
     if e.attempt != job.attempts + 1 or e.run_id != f"{e.job_id}-{e.attempt}":
         books.find(recorded, "attempts in order", f"{e.run_id} is attempt {e.attempt} after {job.attempts}")
     job.admitted, job.run_id, job.attempts = False, e.run_id, e.attempt
-    for message in gang_faults(books, job.spec, e.shares, e.ranks):
+    as_of = job.aside_at if job.aside else books.decided_at
+    for message in gang_faults(books, job.spec, e.shares, e.ranks, as_of):
         books.find(recorded, "whole gang", f"{e.run_id}: {message}")
     books.owed[e.run_id] = set()
     books.haunted[e.run_id] = set()
@@ -207,7 +208,7 @@ def _joined(books: Books, recorded: Recorded, e: NodeJoined) -> None:
     node = books.nodes.setdefault(e.node_id, NodeBook())
     _forget_life(books, e.node_id, node)
     node.epoch, node.alive, node.gpu_type, node.pool = recorded.position, True, e.gpu_type, 0
-    node.labels, node.taints = e.labels, e.taints
+    node.labels, node.taints, node.described = e.labels, e.taints, START
     reused = [slot for slot, uuid in enumerate(node.uuids) if uuid not in e.gpu_uuids]
     for uuid in [uuid for uuid in dict.fromkeys(e.gpu_uuids) if uuid not in node.uuids]:
         if len(node.uuids) < SLOTS_MAX:
@@ -217,6 +218,12 @@ def _joined(books: Books, recorded: Recorded, e: NodeJoined) -> None:
     gone = {(e.node_id, slot) for slot, uuid in enumerate(node.uuids) if uuid not in e.gpu_uuids}
     for slots in books.haunted.values():
         slots.difference_update(gone)  # a GPU that the node has no more holds nothing
+
+
+def _described(books: Books, recorded: Recorded, e: NodeDescribed) -> None:
+    node = books.nodes.get(e.node_id)
+    if node is not None and node.epoch == e.node_epoch:
+        node.labels, node.taints, node.described = e.labels, e.taints, recorded.position
 
 
 def _lost(books: Books, _recorded: Recorded, e: NodeLost) -> None:
@@ -257,6 +264,7 @@ READERS: Final[dict[Any, Callable[[Books, Recorded, Any], None]]] = {  # in this
     (JobRequeued, JobSucceeded, JobFailed, JobCancelled, JobTimedOut): _run_over,
     ENDS: _ended,
     NodeJoined: _joined,
+    NodeDescribed: _described,
     NodeLost: _lost,
     GpusFoundClean: _found_clean,
 }

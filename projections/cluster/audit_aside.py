@@ -39,7 +39,7 @@ def _earmarked(books: Books, recorded: Recorded, e: GpusEarmarked) -> None:
         books.find(recorded, "set aside for who waits", f"{e.job_id} runs as {job.run_id}")
     elif job.run_id is None and not job.admitted:
         books.find(recorded, "set aside for who waits", f"{e.job_id} is not admitted")
-    for message in gang_faults(books, job.spec, e.shares, e.ranks):
+    for message in gang_faults(books, job.spec, e.shares, e.ranks, books.decided_at):
         books.find(recorded, "whole gang", f"earmark of {e.job_id}: {message}")
     for run_id in e.victims:
         _claim(books, recorded, e, run_id)
@@ -52,7 +52,7 @@ def _earmarked(books: Books, recorded: Recorded, e: GpusEarmarked) -> None:
         if (owner := books.owners.get(gpu)) is not None and not _ends(books, owner):
             books.find(recorded, "counts on what ends", f"{gpu} is {owner}'s, which is not to end")
         books.marks[gpu] = e.job_id
-    job.aside = e.shares
+    job.aside, job.aside_at = e.shares, books.decided_at
 
 
 def _claim(books: Books, recorded: Recorded, e: GpusEarmarked, run_id: RunId) -> None:
@@ -139,7 +139,7 @@ def _repromised(books: Books, recorded: Recorded, e: PromiseMoved | PromiseDropp
 
 def _proposed(books: Books, recorded: Recorded, e: ConsolidationProposed) -> None:
     job = books.jobs.get(e.job_id)
-    for message in gang_faults(books, job.spec, e.shares, ()) if job is not None else ():
+    for message in gang_faults(books, job.spec, e.shares, (), books.decided_at) if job is not None else ():
         books.find(recorded, "whole gang", f"proposal for {e.job_id}: {message}")
 
 

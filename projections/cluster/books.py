@@ -35,6 +35,7 @@ class JobBook:
     attempts: int = 0
     ended: str = ""
     aside: tuple[NodeShare, ...] = ()  # set aside for it
+    aside_at: Position = START  # what that was decided on
     promised: bool = False
     stopped_for: set[JobId] = field(default_factory=set)  # the jobs that runs of it were to end for
 
@@ -50,6 +51,7 @@ class NodeBook:
     pool: int = 0  # slots found clean in this life
     labels: dict[str, str] = field(default_factory=dict)
     taints: tuple[str, ...] = ()
+    described: Position = START  # when these became others in this life; START: they are those that it began with
 
 
 @dataclass
@@ -61,6 +63,7 @@ class Books:
     at: datetime | None = None
     epoch: Position = START  # of the last leader
     to_come: int = 0  # events that the last decision record announced
+    decided_at: Position = START  # what these were decided on
     jobs: dict[JobId, JobBook] = field(default_factory=dict)
     nodes: dict[NodeId, NodeBook] = field(default_factory=dict)
     owners: dict[Gpu, RunId] = field(default_factory=dict)

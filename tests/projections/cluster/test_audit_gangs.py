@@ -3,11 +3,16 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from events.base import NodeEpoch, NodeId, SlotMask
+from events.base import START, NodeEpoch, NodeId, SlotMask
 from events.job import Domain, JobSpec, NodeShare, Topology
+from events.node import NodeDescribed
+from projections.cluster.audit import audit
 from projections.cluster.audit_gangs import gang_faults
 from projections.cluster.books import Books, NodeBook
+from services.control.round import decide_all
+from tests.clusters import World
 
 NEAR = Topology(within=Domain.RACK)
 
@@ -19,7 +24,7 @@ def faults(masks: dict[str, int], ranks: tuple[int, ...] = (), **spec: Any) -> l
         taints = ("own",) if name == "x1" else ()
         books.nodes[NodeId(name)] = NodeBook(epoch=1, alive=True, gpu_type="h100", labels=labels, taints=taints)
     shares = tuple(NodeShare(NodeId(name), NodeEpoch(1), SlotMask(mask)) for name, mask in masks.items())
-    return list(gang_faults(books, JobSpec(name="j", command=("true",), **spec), shares, ranks))
+    return list(gang_faults(books, JobSpec(name="j", command=("true",), **spec), shares, ranks, START))
 
 
 @pytest.mark.parametrize(
@@ -52,3 +57,18 @@ def test_shares_are_held_to_what_was_asked(masks: dict[str, int], spec: dict[str
 def test_ranks_are_an_order_of_all_shares(ranks: tuple[int, ...], wrong: bool) -> None:
     """Each share once."""
     assert bool(faults({"a1": 1, "a2": 1}, ranks, gpus=2)) == wrong
+
+
+@pytest.mark.parametrize(("late", "findings"), [(True, 0), (False, 1)])
+def test_a_node_is_judged_by_the_words_that_the_decision_knew(findings: int, *, late: bool) -> None:
+    """Other labels that land between a decision and its commit are no fault of it; those before it are."""
+    world = World()
+    epoch = world.join("n1", 2, labels={"net": "ib"})
+    world.submit("job", 2, labels={"net": "ib"})
+    decided = decide_all(world.cluster, world.tick())
+    described = NodeDescribed(at=world.at, node_id=NodeId("n1"), node_epoch=epoch, labels={"net": "eth"})
+    world.add(described)
+    if not late:
+        decided = [replace(decided[0], decided_at=world.tick().position), *decided[1:]]
+    world.add(*decided)
+    assert len(audit(world.records)) == findings

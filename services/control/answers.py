@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from events.ask import DryRun, DryRunAsk, Outcome, Why, WhyAsk
+from events.ask import Basis, DryRun, DryRunAsk, Outcome, Why, WhyAsk
 from events.base import JobId, Position
 from projections.cluster.tick import Tick
 from projections.cluster.why import explain
@@ -35,7 +35,14 @@ def answering_why(control: ControlPlane, clock: Clock) -> Answering:
         halted = control.cluster.unread
         if halted and why.code:
             message = f"nothing is decided since record {halted}, which cannot be read or contradicts those before it"
-            why = replace(why, message=message, next_action="tell the operator: muster verify says more")
+            why = replace(
+                why,
+                message=message,
+                next_action="tell the operator: muster verify says more",
+                estimated_start=None,
+                basis=Basis.UNKNOWN.value,
+                estimate="nothing starts until that is mended",
+            )
         return _encoder.encode(replace(why, leader=control.leading, halted=halted))
 
     return answer

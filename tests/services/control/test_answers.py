@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from events.ask import DryRun, DryRunAsk, Outcome, Why, WhyAsk
+from events.ask import Basis, DryRun, DryRunAsk, Outcome, Why, WhyAsk
 from events.base import JobId, NodeId, TeamId
 from events.fleet import NodeSuspected
 from events.job import HoldCode, JobAdmitted, JobSpec
@@ -46,6 +46,7 @@ async def test_a_plane_that_decides_nothing_any_more_says_so(memory: Cell) -> No
 
     assert why.halted == plane.cluster.unread
     assert f"since record {why.halted}" in why.message
+    assert (why.basis, why.estimated_start) == (Basis.UNKNOWN, None)
 
 
 @pytest.mark.parametrize("payload", [b"", b"{", b"[]", b'{"job_id": 7}', b"\xff"])

@@ -9,7 +9,19 @@ from datetime import datetime, timedelta
 from heapq import heappop, heappush
 from typing import Any, Final, NamedTuple
 
-from events.base import START, Event, GpuUuid, JobId, NodeEpoch, NodeId, Position, Recorded, RunId, position_of
+from events.base import (
+    START,
+    Event,
+    GpuUuid,
+    JobId,
+    NodeEpoch,
+    NodeId,
+    Position,
+    Recorded,
+    RunId,
+    position_of,
+    run_id_of,
+)
 from events.head import LeadershipTaken, LogFounded, RoundDecided
 from events.job import (
     GpusEarmarked,
@@ -121,7 +133,10 @@ class Simulation:
         """A job that the cluster has already is followed too: its run ends when `work` says, counted from its start."""
         job = self.cluster.jobs[work.job_id]
         life = self.lives[work.job_id] = Life(work)
-        run = self.cluster.runs.get(RunId(f"{job.job_id}-{job.attempt}"))
+        promise = self.cluster.promises.get(job.job_id)
+        if promise is not None and promise.first is not None:
+            life.promised_us = self._us(promise.first)
+        run = self.cluster.runs.get(run_id_of(job.job_id, job.attempt))
         if run is None:
             self._wait(life, +1)
             if job.not_before is not None:

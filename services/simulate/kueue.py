@@ -3,8 +3,8 @@
 Source: kubernetes-sigs/kueue, test/performance/scheduler: generator, runner, recorder.
 """
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -100,81 +100,88 @@ def run_kueue(body: Mapping[str, Any], watch: Watch | None = None) -> tuple[Simu
     since Kueue knows no minimum runtime, no cap and no cool-down. Raises: `BadFile`.
     """
     file = checked(body, KueueFile)
-    queues, works = _queues(file), _works(file)
-    capacity = sum(bounds.limit or 0 for queue in queues if not queue.parent for bounds in queue.bounds)
+    classes = _classes(file)
+    cohorts = list(_cohorts(file))
+    capacity = sum(cohort.nominal for cohort in cohorts)
     if capacity > UNITS_MAX:
         raise BadFile(0, f"cohorts: there are {capacity} units of quota; the most is {UNITS_MAX}")
     simulation = Simulation()
-    simulation.join(named(capacity), 1)
     simulation.record(
         PolicySet(
             at=simulation.begin, min_runtime_s=0, cool_down_s=0, evictions_max=ALL, promises=0, admitted_ahead=ALL
         ),
-        QueuesSet(at=simulation.begin, queues=tuple(queues)),
+        QueuesSet(at=simulation.begin, queues=tuple(queue for cohort in cohorts for queue in cohort.queues())),
     )
-    simulation.run(works, watch)
+    for cohort in cohorts:
+        simulation.join(named(cohort.nominal, f"{cohort.name}-n"), 1, gpu_type=cohort.name)
+    works = [work for cohort in cohorts for work in cohort.works(classes)]
+    simulation.run(sorted(works, key=lambda work: work.arrives_us), watch)
     return simulation, _report(file, simulation, capacity)
 
 
-def _queues(file: KueueFile) -> list[Queue]:
-    """A cohort is a queue with the sum of its children as its floor and its limit; a nominal quota is a floor."""
-    found: list[Queue] = []
+class Cohort(NamedTuple):
+    """Queues that lend each other what they do not use. Its units are GPUs of a type of its own: no other borrows them."""
+
+    name: str
+    kind: CohortClass
+    first: bool  # a stream waits its interval before the first of its workloads, too
+
+    @property
+    def nominal(self) -> int:
+        """All its quota."""
+        return sum(queues.nominal_quota * queues.count for queues in self.kind.queues)
+
+    def teams(self) -> Iterator[tuple[TeamId, QueueClass]]:
+        """Its queues by name."""
+        for queues in self.kind.queues:
+            for number in range(queues.count):
+                yield TeamId(f"{self.name}-{queues.name}-{number}"), queues
+
+    def queues(self) -> Iterator[Queue]:
+        """As our tree has them: a nominal quota is a floor."""
+        yield Queue(name=TeamId(self.name))
+        for team, queues in self.teams():
+            bounds = Bounds(gpu_type=self.name, floor=queues.nominal_quota, borrowing_limit=queues.borrowing_limit)
+            yield Queue(name=team, parent=self.name, bounds=(bounds,))
+
+    def works(self, classes: dict[int, Priority]) -> Iterator[Work]:
+        """Its workloads, queue by queue and class by class."""
+        for team, queues in self.teams():
+            for stream in queues.workloads:
+                yield from self._stream(stream, team, classes[stream.priority])
+
+    def _stream(self, stream: Stream, team: TeamId, priority: Priority) -> Iterator[Work]:
+        spec = JobSpec(
+            name=stream.name,
+            command=COMMAND,
+            gpus=stream.request,
+            gpu_types=(self.name,),
+            priority=priority,
+            stop_grace_s=0,
+            retries_infrastructure=0,
+        )
+        interval_us, runtime_us = stream.creation_interval_ms * US_PER_MS, stream.runtime_ms * US_PER_MS
+        for number in range(stream.count):
+            job_id = JobId(f"{team}-{stream.name}-{number}")
+            yield Work(job_id, team, spec, (number + self.first) * interval_us, runtime_us, stream.name)
+
+
+def _cohorts(file: KueueFile) -> Iterator[Cohort]:
     for kind in file.cohorts:
-        nominal = sum(queues.nominal_quota * queues.count for queues in kind.queues)
         for number in range(kind.count):
-            cohort = TeamId(f"{kind.name}-{number}")
-            found.append(Queue(name=cohort, bounds=(Bounds(floor=nominal, limit=nominal),)))
-            for queues in kind.queues:
-                bounds = Bounds(floor=queues.nominal_quota, borrowing_limit=queues.borrowing_limit)
-                names = [TeamId(f"{cohort}-{queues.name}-{each}") for each in range(queues.count)]
-                found += [Queue(name=name, parent=cohort, bounds=(bounds,)) for name in names]
-    return found
+            yield Cohort(f"{kind.name}-{number}", kind, file.creation.first_after_interval)
 
 
-def _works(file: KueueFile) -> list[Work]:
-    """All workloads, in order of creation; those of one instant in the order of queues and classes."""
-    streams = [stream for kind in file.cohorts for queues in kind.queues for stream in queues.workloads]
+def _classes(file: KueueFile) -> dict[int, Priority]:
+    """Our class for each priority of the file. Raises `BadFile`, also for a file of too many workloads."""
+    streams = [(kind.count * q.count, s) for kind in file.cohorts for q in kind.queues for s in q.workloads]
+    total = sum(times * stream.count for times, stream in streams)
+    if total > JOBS_MAX:
+        raise BadFile(0, f"cohorts: there are {total} workloads; the most is {JOBS_MAX}")
     try:
-        classes = classes_of({stream.priority for stream in streams})
+        return classes_of({stream.priority for _, stream in streams})
     except ValueError as error:
         raise BadFile(0, f"cohorts: {error}") from None
-    counts = (
-        kind.count * queues.count * stream.count
-        for kind in file.cohorts
-        for queues in kind.queues
-        for stream in queues.workloads
-    )
-    if (total := sum(counts)) > JOBS_MAX:
-        raise BadFile(0, f"cohorts: there are {total} workloads; the most is {JOBS_MAX}")
-    works: list[Work] = []
-    for kind in file.cohorts:
-        for cohort in range(kind.count):
-            for queues in kind.queues:
-                for number in range(queues.count):
-                    team = TeamId(f"{kind.name}-{cohort}-{queues.name}-{number}")
-                    for stream in queues.workloads:
-                        works += _stream(
-                            stream, team, classes[stream.priority], first=file.creation.first_after_interval
-                        )
-    return sorted(works, key=lambda work: work.arrives_us)
-
-
-def _stream(stream: Stream, team: TeamId, priority: Priority, *, first: bool) -> list[Work]:
-    spec = JobSpec(
-        name=stream.name,
-        command=COMMAND,
-        gpus=stream.request,
-        priority=priority,
-        stop_grace_s=0,
-        retries_infrastructure=0,
-    )
-    interval_us, runtime_us = stream.creation_interval_ms * US_PER_MS, stream.runtime_ms * US_PER_MS
-    return [
-        Work(
-            JobId(f"{team}-{stream.name}-{number}"), team, spec, (number + first) * interval_us, runtime_us, stream.name
-        )
-        for number in range(stream.count)
-    ]
 
 
 def _report(file: KueueFile, simulation: Simulation, nominal: int) -> dict[str, Any]:

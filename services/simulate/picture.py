@@ -1,6 +1,6 @@
 """A picture of a simulation as SVG: utilisation and queue over time, waits by size. The same simulation, the same bytes."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from html import escape
 from itertools import pairwise
 from math import ceil, floor, log10
@@ -32,6 +32,16 @@ FONT: Final = "system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',Arial,san
 SPANS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"), (0.001, "ms"))
 
 
+class Course(NamedTuple):
+    """Values over time."""
+
+    title: str
+    values: list[float]
+    high: float  # what the axis has at the least
+    colour: str
+    unit: str = ""
+
+
 class Scale(NamedTuple):
     """Values on a line of pixels, in proportion."""
 
@@ -57,10 +67,10 @@ def picture(title: str, subtitle: str, lives: Sequence[Life], samples: Sequence[
     waiting = [gpus for _, gpus in columns]
     time = Scale(0, span_us / US, LEFT, LEFT + INNER)
     body = [
-        _text(LEFT, 34, title, size=20, weight=600),
+        _heading(34, title, size=20),
         _text(LEFT, 56, subtitle, fill=GREY),
-        *_course(time, TOP, "GPUs in use", used, high=100.0, colour=BLUE, unit=" %"),
-        *_course(time, TOP + PANEL + GAP, "GPUs waited for", waiting, high=max([*waiting, 1.0]), colour=AMBER),
+        *_course(time, TOP, Course("GPUs in use", used, 100.0, BLUE, " %")),
+        *_course(time, TOP + PANEL + GAP, Course("GPUs waited for", waiting, max([*waiting, 1.0]), AMBER)),
         *_waits(waits_top, sizes),
     ]
     head = (
@@ -84,18 +94,16 @@ def _columns(samples: Sequence[Sample], first_us: int, span_us: int) -> list[tup
     return [(used, gpus) for used, gpus in sums]
 
 
-def _course(
-    time: Scale, top: float, title: str, values: Sequence[float], *, high: float, colour: str, unit: str = ""
-) -> list[str]:
+def _course(time: Scale, top: float, course: Course) -> list[str]:
     """A panel: an area over time under its title, with both axes."""
-    ticks = nice(high)
-    value = Scale(0, max(ticks[-1], high), top + PANEL, top)
-    parts = [_text(LEFT, top - 12, title, weight=600)]
+    ticks = nice(course.high)
+    value = Scale(0, max(ticks[-1], course.high), top + PANEL, top)
+    parts = [_heading(top - 12, course.title)]
     for tick in ticks:
         y = value.at(tick)
         parts.append(_line(LEFT, y, LEFT + INNER, y))
-        parts.append(_text(LEFT - 10, y + 4, f"{tick:,.10g}{unit}", anchor="end", fill=GREY))
-    parts += _area(values, value, colour)
+        parts.append(_text(LEFT - 10, y + 4, f"{tick:,.10g}{course.unit}", anchor="end", fill=GREY))
+    parts += _area(course.values, value, course.colour)
     seconds, name = next((s, n) for s, n in SPANS if time.high >= 2 * s or n == "ms")
     for tick in nice(time.high / seconds, inside=True):
         x = time.at(tick * seconds)
@@ -116,7 +124,7 @@ def _area(values: Sequence[float], value: Scale, colour: str) -> list[str]:
 
 def _waits(top: float, sizes: dict[str, list[float]]) -> list[str]:
     """A panel: for each class of sizes how long its jobs waited, on a logarithmic axis."""
-    parts = [_text(LEFT, top - 12, "Wait by GPUs of the job", weight=600), *_legend(top - 16)]
+    parts = [_heading(top - 12, "Wait by GPUs of the job"), *_legend(top - 16)]
     low, high = 1.0, max([10.0, *(waits[-1] for waits in sizes.values())])
     scale = Scale(log10(low), log10(high) * 1.02, LEFT + 8, LEFT + INNER - 84)
     bottom = top + max(1, len(sizes)) * ROW
@@ -130,8 +138,8 @@ def _waits(top: float, sizes: dict[str, list[float]]) -> list[str]:
         p50, p90, p99 = (scale.at(log10(max(low, percentile(waits, p)))) for p in (50, 90, 99))
         parts += [
             _text(LEFT - 10, y + 4, name, anchor="end"),
-            _line(p50, y, p99, y, stroke=TEAL, width=2),
-            _line(p90, y - 6, p90, y + 6, stroke=TEAL, width=2),
+            _stroke(p50, y, p99, y),
+            _stroke(p90, y - 6, p90, y + 6),
             f'<circle cx="{p50:.1f}" cy="{y:.1f}" r="4.5" fill="{TEAL}"/>',
             f'<circle cx="{p99:.1f}" cy="{y:.1f}" r="4" fill="{PAPER}" stroke="{TEAL}" stroke-width="2"/>',
             _text(LEFT + INNER, y + 4, f"{len(waits):,} job{'s' if len(waits) != 1 else ''}", anchor="end", fill=GREY),
@@ -143,7 +151,7 @@ def _legend(y: float) -> list[str]:
     x = LEFT + INNER - 200
     return [
         f'<circle cx="{x}" cy="{y}" r="4.5" fill="{TEAL}"/>', _text(x + 10, y + 4, "median", fill=GREY),
-        _line(x + 74, y - 6, x + 74, y + 6, stroke=TEAL, width=2), _text(x + 82, y + 4, "90 %", fill=GREY),
+        _stroke(x + 74, y - 6, x + 74, y + 6), _text(x + 82, y + 4, "90 %", fill=GREY),
         f'<circle cx="{x + 134}" cy="{y}" r="4" fill="{PAPER}" stroke="{TEAL}" stroke-width="2"/>',
         _text(x + 144, y + 4, "99 %", fill=GREY),
     ]  # fmt: skip
@@ -158,18 +166,21 @@ def nice(high: float, *, inside: bool = False) -> list[float]:
     return [round(step * i, 9) for i in range(count + 1)]
 
 
-def _text(
-    x: float, y: float, text: str, *, size: int = 12, weight: int = 400, fill: str = INK, anchor: str = "start"
-) -> str:
-    attributes: Iterable[tuple[str, object]] = (
-        ("font-size", size if size != 12 else ""),
-        ("font-weight", weight if weight != 400 else ""),
-        ("fill", fill if fill != INK else ""),
-        ("text-anchor", anchor if anchor != "start" else ""),
-    )
-    given = "".join(f' {name}="{value}"' for name, value in attributes if value)
-    return f'<text x="{x:.1f}" y="{y:.1f}"{given}>{escape(text)}</text>'
+def _heading(y: float, text: str, *, size: int = 12) -> str:
+    return f'<text x="{LEFT}" y="{y:.1f}" font-size="{size}" font-weight="600">{escape(text)}</text>'
 
 
-def _line(x1: float, y1: float, x2: float, y2: float, *, stroke: str = FAINT, width: float = 1) -> str:
-    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{stroke}" stroke-width="{width}"/>'
+def _text(x: float, y: float, text: str, *, fill: str = INK, anchor: str = "start") -> str:
+    colour = f' fill="{fill}"' if fill != INK else ""
+    placed = f' text-anchor="{anchor}"' if anchor != "start" else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}"{colour}{placed}>{escape(text)}</text>'
+
+
+def _line(x1: float, y1: float, x2: float, y2: float) -> str:
+    """Of the ground."""
+    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{FAINT}"/>'
+
+
+def _stroke(x1: float, y1: float, x2: float, y2: float) -> str:
+    """Of a wait."""
+    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{TEAL}" stroke-width="2"/>'

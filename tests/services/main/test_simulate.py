@@ -82,7 +82,7 @@ async def test_the_fold_is_that_of_the_position_that_was_asked_for() -> None:
     last, times = await folded(memory, 0)
     assert list(last.jobs) == ["a", "b"]
     assert (times[JobId("b")] - times[JobId("a")]).total_seconds() == 10
-    with pytest.raises(Fault, match="ends before"):
+    with pytest.raises(Fault, match="ends at 1:3, before 1:9"):
         await folded(memory, position_of(1, 9))
 
 

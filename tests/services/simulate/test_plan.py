@@ -61,7 +61,7 @@ def test_figures_come_by_team_and_by_size() -> None:
     body = yaml.safe_load(EXAMPLE.read_text())
     _, document = run_plan(body, seed=3)
     assert document["unfinished"] == 0
-    assert {team: figures["jobs"] for team, figures in document["teams"].items()} == {"product": 606, "research": 130}
+    assert {team: figures["jobs"] for team, figures in document["teams"].items()} == {"product": 606, "research": 190}
     assert list(document["sizes"]) == ["1", "3-4", "5-8", "33-64"]
     assert run_plan(body, seed=3)[1] == document
 

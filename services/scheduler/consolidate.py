@@ -13,8 +13,6 @@ from services.scheduler.scene import Scene
 from services.scheduler.search import Found
 from services.scheduler.spots import (
     Ground,
-    lost_gpu_s,
-    may_be_stopped,
     ranks_of,
 )
 
@@ -105,7 +103,7 @@ class Moving:
     def __init__(self, scene: Scene, job: Job, ground: Ground) -> None:
         self._scene = scene
         self._job = job
-        self._runs = ground.runs
+        self._field = ground.field
         self._costs: dict[RunId, int | None] = {}
         self._claimed: set[RunId] = set()
 
@@ -131,8 +129,8 @@ class Moving:
         self._claimed.remove(run_id)
 
     def _look_at(self, run_id: RunId) -> int | None:
-        run = self._runs[run_id]
+        run, lost = self._field.runs[run_id], self._field.lost.get(run_id)
         job = self._scene.cluster.jobs[run.job_id]
-        if job.spec.checkpoint is None or job.job_id in self._job.evicted_for or not may_be_stopped(self._scene, run):
+        if lost is None or job.spec.checkpoint is None or job.job_id in self._job.evicted_for:
             return None
-        return lost_gpu_s(self._scene, run) + RESTART_S * run.gpus
+        return lost + RESTART_S * run.gpus

@@ -11,7 +11,7 @@ from projections.cluster.job import PRIORITY_RANK, Job, Run, Shape
 from projections.cluster.misfit import least
 from services.scheduler.scene import Scene
 from services.scheduler.search import Found
-from services.scheduler.spots import Ground, lost_gpu_s, may_be_stopped, ranks_of
+from services.scheduler.spots import Ground, ranks_of
 
 LAST_CLASS: Final = max(PRIORITY_RANK.values())
 
@@ -44,19 +44,29 @@ def preempt(scene: Scene, job: Job, asked: Shape | None = None) -> Preemption | 
 
 
 def _may_suffice(scene: Scene, job: Job, gpu_type: str, gpus: int) -> bool:
-    """Whether the counts allow it: the quick no, before any run is looked at."""
-    cluster = scene.cluster
+    """Whether the counts allow it: the quick no. Those of whole teams first, then those of runs that may be stopped."""
     pools = (pool for pool in scene.room.pools.groups() if pool.gpu_type == gpu_type)
     free = sum(pool.free * len(scene.room.pools.names(pool)) for pool in pools)
-    soon = sum(count for use, count in cluster.leaving.items() if use.gpu_type == gpu_type)
-    claimable = sum(
-        count - cluster.leaving.get(use, 0)
-        for use, count in cluster.usage.items()
-        if use.gpu_type == gpu_type
-        and use.preemptible
-        and (use.rank > job.rank if use.team == job.team else scene.standing.over(use.team, gpu_type, job.team) > 0)
-    )
-    return claimable > 0 and free + soon + claimable >= gpus
+    uses = ((use, count) for use, count in scene.cluster.usage.items() if use.gpu_type == gpu_type)
+    if free + sum(count for use, count in uses if use.preemptible or use in scene.cluster.leaving) < gpus:
+        return False
+    over: dict[TeamId, bool] = {}
+    if not any(_fair_game(scene, job, (use.team, use.rank), gpu_type, over) for use in scene.cluster.usage):
+        return False
+    field = scene.field(gpu_type)
+    claimable = (count for key, count in field.claimable.items() if _fair_game(scene, job, key, gpu_type, over))
+    most = sum(claimable)
+    return most > 0 and free + field.soon + most >= gpus
+
+
+def _fair_game(scene: Scene, job: Job, whose: tuple[TeamId, int], gpu_type: str, over: dict[TeamId, bool]) -> bool:
+    """Whether runs of a team and class may be stopped for the job at all. `over`: what is known of teams."""
+    team, rank = whose
+    if team == job.team:
+        return rank > job.rank
+    if team not in over:
+        over[team] = scene.standing.over(team, gpu_type, job.team) > 0
+    return over[team]
 
 
 def _on_type(scene: Scene, job: Job, shape: Shape, gpu_type: str) -> Found | None:
@@ -78,8 +88,8 @@ class Claims:
     def __init__(self, scene: Scene, job: Job, ground: Ground, *, own_first: bool) -> None:
         self._scene = scene
         self._job = job
-        self._runs = ground.runs
-        self._gpu_type = ground.gpu_type
+        self._runs = ground.field.runs
+        self._field = ground.field
         self._others_cost = 1 << 40 if own_first else 0  # a GPU: one of another team is dearer than all of its own
         self._lost: dict[RunId, int | None] = {}
         self._over: dict[TeamId, int] = {}
@@ -121,7 +131,7 @@ class Claims:
                 claimed.append(run_id)
             if all(self._runs[run_id].team == self._job.team for run_id in victims):
                 return True  # its team has no more than before
-            return self._scene.standing.within(self._job.team, self._gpu_type, gpus, rank=LAST_CLASS)
+            return self._scene.standing.within(self._job.team, self._field.gpu_type, gpus, rank=LAST_CLASS)
         finally:
             for run_id in claimed:
                 self.restore(run_id)
@@ -129,13 +139,14 @@ class Claims:
     def _over_of(self, team: TeamId) -> int:
         over = self._over.get(team)
         if over is None:
-            over = self._over[team] = self._scene.standing.over(team, self._gpu_type, self._job.team)
+            over = self._over[team] = self._scene.standing.over(team, self._field.gpu_type, self._job.team)
         return over
 
     def _look_at(self, run: Run) -> int | None:
         """What does not change during the search."""
-        if run.job_id in self._job.evicted_for or not may_be_stopped(self._scene, run):
+        lost = self._field.lost.get(run.run_id)
+        if lost is None or run.job_id in self._job.evicted_for:
             return None
         if run.team == self._job.team and run.rank <= self._job.rank:
             return None
-        return lost_gpu_s(self._scene, run) + run.gpus  # so that nobody is stopped for nothing
+        return lost + run.gpus  # so that nobody is stopped for nothing

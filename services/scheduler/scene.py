@@ -7,6 +7,7 @@ from projections.cluster.entitlement import Standing
 from projections.cluster.place import Room
 from projections.cluster.state import Cluster
 from projections.cluster.tick import Tick
+from services.scheduler.field import Field
 
 
 class Scene(msgspec.Struct, frozen=True):
@@ -21,3 +22,10 @@ class Scene(msgspec.Struct, frozen=True):
     room: Room
     standing: Standing
     evicted: set[RunId] = msgspec.field(default_factory=set)  # victims that the round has chosen: each ends for one job
+    fields: dict[str, Field] = msgspec.field(default_factory=dict)  # by GPU type, made when first asked for
+
+    def field(self, gpu_type: str) -> Field:
+        """The runs on a GPU type that may be stopped at all, as the round found them."""
+        if (field := self.fields.get(gpu_type)) is None:
+            field = self.fields[gpu_type] = Field(self.cluster, self.tick.at, gpu_type)
+        return field

@@ -36,6 +36,7 @@ class Purse(Budget):
 def ground(runs: dict[str, dict[str, int]], sizes: tuple[int, ...] = (4, 4, 4)) -> Ground:
     """Nodes n1, n2, … of these sizes, with runs on them."""
     made = Stage({f"n{number}": size for number, size in enumerate(sizes, 1)})
+    made.policy(min_runtime_s=0)
     for name, on in runs.items():
         made.running(name, on)
     return Ground(made.scene(), Shape(1), "h100")
@@ -71,7 +72,7 @@ def test_a_gang_is_held_in_the_ways_that_placement_knows(shape: Shape, sizes: li
 def test_part_of_a_node_is_had_for_little(costs: dict[str, int], gpus: int, victims: list[str]) -> None:
     """The cheapest a GPU, without those that the others make idle; or one alone that costs less."""
     here = ground({"a": {"n1": 1}, "b": {"n1": 2}, "c": {"n1": 1}}, sizes=(4,))
-    found = Search(here.spots, here.runs, Purse(costs)).find(Need(1, gpus))
+    found = Search(here.spots, here.field.runs, Purse(costs)).find(Need(1, gpus))
 
     assert sorted(found.victims if found is not None else []) == victims
 
@@ -81,9 +82,9 @@ def test_a_search_that_fails_leaves_nothing_claimed() -> None:
     here = ground({"a": {"n1": 4}, "b": {"n2": 4}, "c": {"n3": 4}})
     purse = Purse({"a-1": 1, "b-1": 1, "c-1": 1}, most=2)
 
-    assert Search(here.spots, here.runs, purse).find(Need(3, 4, 0, 4)) is None
+    assert Search(here.spots, here.field.runs, purse).find(Need(3, 4, 0, 4)) is None
     assert purse.claimed == []
-    assert Search(here.spots, here.runs, purse).find(Need(2, 4, 0, 4)) is not None
+    assert Search(here.spots, here.field.runs, purse).find(Need(2, 4, 0, 4)) is not None
     assert purse.claimed == [RunId("a-1"), RunId("b-1")]
 
 
@@ -91,7 +92,7 @@ def test_a_node_whose_runs_may_only_in_part_be_claimed_is_left_out() -> None:
     """The budget ends between two runs of the cheapest node: neither of them stays claimed, and the next is taken."""
     here = ground({"a": {"n1": 2}, "b": {"n1": 2}, "c": {"n2": 4}}, sizes=(4, 4))
     purse = Purse({"a-1": 1, "b-1": 1, "c-1": 9}, most=1)
-    found = Search(here.spots, here.runs, purse).find(Need(1, 4, 0, 4))
+    found = Search(here.spots, here.field.runs, purse).find(Need(1, 4, 0, 4))
 
     assert found is not None
     assert found.victims == ("c-1",)
@@ -102,13 +103,13 @@ def test_of_several_parts_the_cheapest_is_taken_and_nothing_stays_claimed() -> N
     here = ground({"a": {"n1": 4}, "b": {"n2": 4}, "c": {"n3": 4}})
     purse = Purse({"a-1": 5, "b-1": 2, "c-1": 7})
     parts = [{name: here.spots[name]} for name in map(NodeId, ("n1", "n2", "n3"))]
-    found = cheapest(parts, here.runs, purse, Shape(4))
+    found = cheapest(parts, here.field.runs, purse, Shape(4))
 
     assert isinstance(found, Found)
     assert (found.victims, found.cost) == (("b-1",), 2)
     assert destination(Preemption(found.shares, (), ())) == {"n2": 4}
     assert purse.claimed == []
-    assert cheapest([], here.runs, purse, Shape(4)) is None
+    assert cheapest([], here.field.runs, purse, Shape(4)) is None
 
 
 @pytest.mark.parametrize(("slots", "most", "taken"), [(0b1110, 2, 0b0110), (0b1110, 9, 0b1110), (0b1, 0, 0), (0, 3, 0)])
@@ -120,8 +121,8 @@ def test_the_lowest_slots_are_taken(slots: int, most: int, taken: int) -> None:
 def test_a_node_with_a_run_that_stays_is_not_whole() -> None:
     """A gang frees all of one node and part of another, where one more run stays."""
     here = ground({"a": {"n1": 3, "n2": 4}, "b": {"n1": 1}}, sizes=(4, 4))
-    found = Search(here.spots, here.runs, Purse({"a-1": 3})).find(Need(1, 4, 0, 4))
+    found = Search(here.spots, here.field.runs, Purse({"a-1": 3})).find(Need(1, 4, 0, 4))
 
     assert found is not None
     assert [share.node_id for share in found.shares] == ["n2"]
-    assert JobId("a") == here.runs[found.victims[0]].job_id
+    assert JobId("a") == here.field.runs[found.victims[0]].job_id

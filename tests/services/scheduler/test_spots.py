@@ -8,13 +8,14 @@ from events.base import JobId, NodeId, RunId
 from events.job import Domain
 from projections.cluster.job import Shape
 from projections.cluster.node import Node
-from services.scheduler.spots import Ground, domains_of, is_ending, lost_gpu_s, may_be_stopped, suits
+from services.scheduler.spots import Ground, domains_of, suits
 from tests.services.scheduler.evicting import Stage
 
 
 def test_a_node_has_what_is_free_what_ends_and_what_runs() -> None:
     """Slots of three kinds, and of none: set aside, reserved, or not found clean."""
     made = Stage({"n1": 8})
+    made.policy(min_runtime_s=0)
     made.running("runs", {"n1": 2})
     made.running("ends", {"n1": 2})
     made.end(JobId("ends"))
@@ -69,28 +70,3 @@ def test_a_domain_is_looked_through_first_or_only(within: str, required: bool, d
 def test_labels_and_taints_decide_where_a_gang_may_be(node: dict[str, Any], shape: dict[str, Any], suit: bool) -> None:
     """All labels, and no taint that it does not tolerate."""
     assert suits(Node(node_id=NodeId("n"), **node), Shape(1, **shape)) is suit
-
-
-def test_what_a_run_loses_counts_from_its_last_checkpoint() -> None:
-    """GPU-seconds; nothing where the clock of the log is behind."""
-    made = Stage({"n1": 8})
-    run_id = made.running("job", {"n1": 4})
-    made.wait(100)
-    assert lost_gpu_s(made.scene(), made.cluster.runs[run_id]) == 400
-    made.save("job")
-    made.wait(10)
-    assert lost_gpu_s(made.scene(), made.cluster.runs[run_id]) == 40
-    made.wait(-20)
-    assert lost_gpu_s(made.scene(), made.cluster.runs[run_id]) == 0
-
-
-def test_a_run_that_fails_is_nobodys_victim_before_it_was_told_to_end() -> None:
-    """Its end is its own: it is counted on when lifecycle has said so."""
-    made = Stage({"n1": 8})
-    made.policy(min_runtime_s=0)
-    run_id = made.running("job", {"n1": 4})
-    assert may_be_stopped(made.scene(), made.cluster.runs[run_id])
-    made.end(JobId("job"), code=1)
-
-    assert is_ending(made.cluster.runs[run_id]), "all its ranks have ended"
-    assert not may_be_stopped(made.scene(), made.cluster.runs[run_id])

@@ -18,6 +18,7 @@ from projections.cluster.tick import Tick
 from projections.cluster.topology import ranks_along
 from services.scheduler import earmark
 from services.scheduler.consolidate import consolidate, said
+from services.scheduler.field import Field
 from services.scheduler.order import Lineup, Next, Stands
 from services.scheduler.preempt import preempt
 from services.scheduler.promise import Promises
@@ -67,6 +68,7 @@ class Turn:
                 self._jobs[job_id] = HoldCode.WAITS_FOR_PREEMPTED
         self._lines: dict[Line, HoldCode] = {}  # what holds for all that is left of a line
         self._evicted: set[RunId] = set()
+        self._fields: dict[str, Field] = {}  # who may be stopped at all, by GPU type
         self._searched: set[tuple[TeamId, Shape, int]] = set()  # in vain
         self._searches = 0
         self._scattered: set[Shape] = set()  # for which moves were looked for
@@ -273,7 +275,7 @@ class Turn:
 
     def _scene(self, job: Job) -> Scene:
         room = self._promised.guarded(self._promises.open_to(job))
-        return Scene(self._cluster, self._tick, room, self._standing, self._evicted)
+        return Scene(self._cluster, self._tick, room, self._standing, self._evicted, self._fields)
 
     def _preempts(self, job: Job, line: Line) -> bool:
         """Whether others end for the job: what they have is set aside for it, with what is free of its place."""

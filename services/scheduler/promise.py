@@ -16,6 +16,7 @@ from services.scheduler.promised import Claim, Promised
 
 PROMISES_MAX: Final = 256  # at once, whatever the policy says: each is looked at in each round
 PLANS_MAX: Final = 16  # made in one round; the rest is the next round's
+SOONER_MAX: Final = 2  # of these, for promises that are kept as they are if there is no earlier start
 MOVED_AGAIN_AFTER: Final = timedelta(seconds=30)  # but for what was taken, and for nodes that went
 EARLIER_BY: Final = timedelta(seconds=30)  # a start that is sooner by less is not worth a word
 NOBODY: Final = JobId("")
@@ -33,6 +34,7 @@ class Promises:
         self._depth = min(cluster.policy.promises, PROMISES_MAX)
         self._kept = 0
         self._plans = 0
+        self._sooner = 0
         self._broken: set[JobId] = set()  # by jobs before them in the order
         self._taken: list[Taken] = []
         self._aside: list[Claim] = []  # what this round set aside for preemptors
@@ -166,12 +168,13 @@ class Promises:
 
     def _bring_forward(self, job: Job, promise: Promise) -> None:
         """The promise is earlier if that is so: looked for where its own GPUs come free sooner, and for the first in order."""
-        if promise.at + MOVED_AGAIN_AFTER > self._tick.at:
+        if promise.at + MOVED_AGAIN_AFTER > self._tick.at or self._sooner >= SOONER_MAX:
             return
         free_at = self._free_at(promise)
         before = promise.start - EARLIER_BY if promise.start is not None else None
         if free_at is None or (self._kept and before is not None and free_at > before):
             return
+        self._sooner += 1
         others = [claim for claim in self._promised.claims.values() if claim.job_id != job.job_id]
         plan = self._plan(job, around=[*others, *self._aside], before=before)
         if plan is not None and plan.start is not None:

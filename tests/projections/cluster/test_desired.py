@@ -10,6 +10,7 @@ from events.desired import Order
 from events.fleet import NodeLost
 from events.job import JobAdmitted, JobPlaced, NodeShare, Ranks, StopCause
 from events.node import GpusFoundClean, GpusReleased, NodeJoined
+from events.policy import Overrun
 from projections.cluster.desired import KNOWN, VALUE_BYTES_MAX, desired, fitted
 from projections.cluster.node import NodeState
 from tests.clusters import World
@@ -141,7 +142,8 @@ def test_every_held_slot_is_told_to_its_node_and_no_other(grown: History) -> Non
             assert share.first_rank + share.local_size <= share.world_size
             assert len(share.gpu_uuids) == share.local_size  # one rank a GPU
             assert node.mask(share.gpu_uuids) & share.slots == share.slots
-        ports = [share.master_port for share in told.shares if share.node_rank == 0]
+        whole = [share for share in told.shares if node.mask(share.gpu_uuids) == share.slots]  # others have ended
+        ports = [share.master_port for share in whole if share.node_rank == 0]
         assert len(ports) == len(set(ports))
 
 
@@ -197,3 +199,17 @@ def test_what_fits_is_told_as_it_is() -> None:
     whole = desired(world.cluster, NodeId("n1"))
     assert len(whole.shares) == 63
     assert fitted(world.cluster, whole) is whole
+
+
+def test_a_run_that_may_go_on_is_told_of_no_limit() -> None:
+    """Under `extend` the declared runtime is for planning only; under `kill` the agent ends what reaches it."""
+    world = World({"n1": 2})
+    world.policy(overrun=Overrun.EXTEND)
+    world.submit("long", 1, max_runtime_s=60)
+    world.rounds()
+    (share,) = desired(world.cluster, NodeId("n1")).shares
+    assert share.spec.max_runtime_s == 0
+
+    world.policy()
+    (share,) = desired(world.cluster, NodeId("n1")).shares
+    assert share.spec.max_runtime_s == 60

@@ -76,8 +76,9 @@ def test_what_is_passed_over_has_a_line_a_shape_and_code() -> None:
     head = record(decide_all(world.cluster, world.tick()))
 
     assert head.passed_over == (
-        PassedOver("4 GPUs", 2, HoldCode.NO_ROOM),
         PassedOver("1 GPU on b200", 1, HoldCode.NO_SUCH_GPU),
+        PassedOver("4 GPUs", 1, HoldCode.NO_ROOM),
+        PassedOver("4 GPUs", 1, HoldCode.PROMISED),
         PassedOver("64 GPUs", 1, HoldCode.EXCEEDS_CLUSTER),
     )
 

@@ -20,13 +20,14 @@ def test_of_two_gangs_of_8_on_12_gpus_exactly_one_is_placed() -> None:
 
     assert world.placed == {first: [("n1", 4), ("n2", 4)]}
     assert world.free == 4
-    assert holds(world) == {second: HoldCode.NO_ROOM}
+    assert holds(world) == {second: HoldCode.PROMISED}
     world.assert_sound()
 
 
 def test_a_gang_that_does_not_fit_starts_when_room_appears() -> None:
-    """It holds nothing meanwhile, and a smaller job behind it is not blocked."""
+    """It holds nothing meanwhile, and a smaller job behind it is not blocked where nothing was promised."""
     world = World(NODES_OF_4)
+    world.policy(promises=0)
     first, second, small = world.submit("a", 8), world.submit("b", 8), world.submit("c", 2)
     world.rounds()
     assert set(world.placed) == {first, small}
@@ -123,6 +124,7 @@ def test_a_gang_larger_than_the_cluster_is_told_apart_from_one_that_waits() -> N
 def test_a_hold_code_is_written_once_and_again_only_after_a_while() -> None:
     """The log gets a word when the code changes, at most once in 30 seconds; never one for numbers."""
     world = World({"n1": 8})
+    world.policy(promises=0)
     world.submit("a", 8)
     waiting = world.submit("b", 16)
     assert names(world.rounds()).count("JobHeld") == 1

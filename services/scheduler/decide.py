@@ -27,6 +27,7 @@ from services.scheduler.scene import Scene
 
 PLACED_MAX: Final = 1_000  # in one round, so that it stays below 100 ms; the rest is the next round's
 SEARCHES_MAX: Final = 20  # for victims, in one round; none twice for jobs that are alike
+FOUND_MAX: Final = 60_000  # runs looked at, in one round, in searches that found victims; the rest is the next round's
 MOVES_MAX: Final = 3  # searches for moves in one round, likewise
 SHORT_MAX: Final = 10_000  # looked at in one round for being short, behind one that has no place
 FEW_PART: Final = 16  # of a line: if no more are short, they are looked up instead of the line gone through
@@ -71,6 +72,7 @@ class Turn:
         self._fields: dict[str, Field] = {}  # who may be stopped at all, by GPU type
         self._searched: set[tuple[TeamId, Shape, int]] = set()  # in vain
         self._searches = 0
+        self._found = 0
         self._scattered: set[Shape] = set()  # for which moves were looked for
         self._shut: set[str] = set()  # GPU types for which a job holds up all behind it
         self._shut_in: dict[TeamId, set[str]] = {}  # likewise, all behind it in its queue
@@ -282,6 +284,8 @@ class Turn:
         alike = (job.team, line.shape, job.rank)
         if not self._cluster.policy.preemption or self._searches >= SEARCHES_MAX or alike in self._searched:
             return False
+        if self._found * len(self._cluster.runs) >= FOUND_MAX:
+            return False
         if not self._somebody(job):
             return False
         self._searches += 1
@@ -289,6 +293,7 @@ class Turn:
         if found is None:
             self._searched.add(alike)
             return False
+        self._found += 1
         self._promises.set_aside(job, found.shares)
         self._events.append(
             GpusEarmarked(**self._tick.of_job(job), shares=found.shares, victims=found.victims, ranks=found.ranks)

@@ -300,7 +300,7 @@ def history(seed: int, steps: int) -> History:
     return grown
 
 
-def histories(most: int = 160) -> st.SearchStrategy[History]:
+def histories(most: int = 130) -> st.SearchStrategy[History]:
     """Histories of up to `most` steps."""
     return st.builds(history, st.integers(0, 2**32), st.integers(0, most))
 

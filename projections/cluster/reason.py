@@ -100,17 +100,24 @@ def _borrowing(cluster: Cluster, job: Job) -> int:
 
 
 def _head(cluster: Cluster, job: Job, standing: Standing, gpu_type: str) -> JobId | None:
-    """The first job of its team that is not admitted, waits before it, and wants the same type; None for none."""
-    key, found = cluster.key(job), []
+    """The first job of its team that is not admitted, is tried before it, and wants the same type; None for none.
+
+    Jobs that are alike are judged by the first of them, so those never stand behind each other.
+    """
+    first, before = cluster.key(job), []
     for line in cluster.queue.groups():
-        if _holds_up(line, job) and standing.wants(line.shape.gpu_types) == gpu_type:
-            entry = next(cluster.queue.line(line))
-            found += [entry] if entry[0] < key else []
-    return min(found)[1] if found else None
+        if line.team != job.team or line.hold in IMPOSSIBLE:
+            continue
+        entry = next(cluster.queue.line(line))
+        if _alike(line) == _alike(line_of(job)):
+            first = min(first, entry[0])
+        elif standing.wants(line.shape.gpu_types) == gpu_type:
+            before.append(entry)
+    return min((entry for entry in before if entry[0] < first), default=(first, None))[1]
 
 
-def _holds_up(line: Line, job: Job) -> bool:
-    return line.team == job.team and line.hold not in IMPOSSIBLE
+def _alike(line: Line) -> Line:
+    return line._replace(hold=HoldCode.NOT_EVALUATED)
 
 
 def _of_admitted(cluster: Cluster, job: Job, standing: Standing, *, block: Block | None, at: datetime) -> Reason:

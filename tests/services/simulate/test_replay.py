@@ -1,16 +1,20 @@
 """Traces on a pool: held, job by job, to a replay that shares no line with ours; and what promises are worth."""
 
 import gzip
+from datetime import datetime, timedelta
 from random import Random
 
 import pytest
 
-from events.policy import JobOrder
+from events.base import Event
+from events.job import StartPromised
+from events.policy import JobOrder, PolicySet
+from services.simulate.engine import BEGIN, Simulation
 from services.simulate.replay import Pool, named, replay
 from services.simulate.trace import read_trace
 from services.simulate.work import US, Work
 from tests.services.simulate.recordings import recording
-from tests.services.simulate.reference import Asked, starts
+from tests.services.simulate.reference import Asked, Nodes, starts
 
 FIRST = 800  # jobs of a recorded trace
 KEYS = {
@@ -68,6 +72,46 @@ def test_no_promise_is_broken_where_runtimes_are_known(seed: int, backfill: str)
     assert figures["promises_made"] > 0
     assert figures["promises_kept"] == figures["promises_made"]
     assert figures["unfinished"] == 0
+
+
+class Promising(Simulation):
+    """Keeps, of each new promise, what was promised and the earliest moment by plain counting: when what runs has ended."""
+
+    def __init__(self) -> None:
+        self.kept: list[tuple[datetime | None, datetime]] = []
+        super().__init__()
+
+    def record(self, *events: Event) -> None:
+        """See `Simulation`."""
+        for event in events:
+            if isinstance(event, StartPromised):
+                self.kept.append((event.start, self._earliest(self.cluster.jobs[event.job_id].spec.gpus)))
+            super().record(event)
+
+    def _earliest(self, gpus: int) -> datetime:
+        names = sorted(self.cluster.nodes)
+        room = Nodes(len(names), 8)
+        runs = sorted(self.cluster.runs.values(), key=lambda run: run.placed_at + timedelta(seconds=run.max_runtime_s))
+        for run in runs:
+            for share in run.shares:
+                room.free[names.index(share.node_id)] -= share.slots.bit_count()
+        for run in runs:
+            for share in run.shares:
+                room.free[names.index(share.node_id)] += share.slots.bit_count()
+            if room.take(gpus) is not None:
+                return run.placed_at + timedelta(seconds=run.max_runtime_s)
+        raise AssertionError("it fits an empty pool")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_promised_is_the_earliest_moment(seed: int) -> None:
+    """A later one would be kept with ease, and let everybody pass."""
+    simulation = Promising()
+    simulation.join(named(3), 8)
+    simulation.record(PolicySet(at=BEGIN, order=JobOrder.FIFO, promises=1, preemption=False, admitted_ahead=1_000))
+    simulation.run(drawn(seed))
+    assert simulation.kept
+    assert all(promised == earliest for promised, earliest in simulation.kept)
 
 
 def test_backfilling_shortens_waits() -> None:

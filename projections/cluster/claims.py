@@ -37,14 +37,16 @@ class Claims:
         self._count_runs(cluster)
         self._count_wanted(cluster, at, without)
         self._count_earmarks(cluster)
+        self._began = {gpu_type: dict(used) for gpu_type, used in self.used.items()}
 
     def type_of(self, gpu_types: Sequence[str]) -> str:
         """As the function `type_of`, remembered for jobs that accept any."""
         return type_of(self._cluster, gpu_types) if gpu_types else self._favourite
 
     def demand(self, name: str, gpu_type: str) -> int:
-        """What a team uses and wants; `name` is the first of its path."""
-        return max(0, self.wanted[gpu_type].get(name, 0)) + max(0, self.used[gpu_type].get(name, 0))
+        """What a team used and wanted at first, whatever was taken or given since; `name` is the first of its path."""
+        used = self._began.get(gpu_type, {}).get(name, 0)
+        return used + max(0, self.wanted[gpu_type].get(name, 0))
 
     def use(self, team: str, gpu_type: str, gpus: int, *, rank: int, preemptible: bool) -> None:
         """The team uses so many more: less, if negative."""

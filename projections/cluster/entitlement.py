@@ -14,7 +14,7 @@ from projections.cluster.claims import Claims
 from projections.cluster.holds import GRAVITY
 from projections.cluster.job import PRIORITY_RANK
 from projections.cluster.shares import UNBOUNDED, Shares
-from projections.cluster.state import Cluster
+from projections.cluster.state import Cluster, Line
 from projections.cluster.tree import ALL_TYPES
 
 CLASSES: Final = len(PRIORITY_RANK)
@@ -151,23 +151,25 @@ class Standing:
             return ()
         return tuple(self._per_weight(name) for name in reversed(self._claims.path(team)))
 
-    def take(self, team: TeamId, gpu_type: str, gpus: int, *, rank: int, preemptible: bool, jobs: int = 1) -> None:
+    def take(self, team: TeamId, gpu_type: str, gpus: int, *, rank: int, preemptible: bool) -> None:
         """The round gives the team these, for a job more. Not for one that has them earmarked: it is counted already."""
         self._claims.use(team, gpu_type, gpus, rank=rank, preemptible=preemptible)
         if not self.sole:
-            self._claims.hold(team, gpu_type, gpus, jobs=jobs)
+            self._claims.hold(team, gpu_type, gpus, jobs=1)
 
-    def claim(
-        self, team: TeamId, gpu_types: Sequence[str], gpus: int, *, rank: int, preemptible: bool, jobs: int = 1
-    ) -> None:
-        """Jobs that may run and wait count too. Not yet against the bounds of one type, if they could go to several."""
-        wanted, certain = self.wants(gpu_types), self.certain(gpu_types)
-        if preemptible or certain:
-            self._claims.use(team, wanted, gpus, rank=rank, preemptible=preemptible)
+    def claim(self, line: Line, jobs: int) -> None:
+        """So many jobs of a line, which may run and wait, count too; with the fewest GPUs that they start with.
+
+        Not yet against the bounds of one type, if they could go to several.
+        """
+        types, gpus = line.shape.gpu_types, jobs * (line.shape.min_gpus or line.shape.gpus)
+        wanted, certain = self.wants(types), self.certain(types)
+        if certain or not line.firm:
+            self._claims.use(line.team, wanted, gpus, rank=line.rank, preemptible=not line.firm)
         else:
-            self._claims.use(team, wanted, gpus, rank=NO_CLASS, preemptible=True)
+            self._claims.use(line.team, wanted, gpus, rank=NO_CLASS, preemptible=True)
         if not self.sole:
-            self._claims.hold(team, wanted if certain else ALL_TYPES, gpus, jobs=jobs)
+            self._claims.hold(line.team, wanted if certain else ALL_TYPES, gpus, jobs=jobs)
 
     def give(self, team: TeamId, gpu_type: str, gpus: int, *, rank: int, preemptible: bool) -> None:
         """The round takes these from the team. For its limits they count until their agents have given them back."""

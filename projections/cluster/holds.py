@@ -33,20 +33,16 @@ def holds(
     lines: Lines[Line, JobId],
     codes: Mapping[Line, HoldCode],
     *,
-    besides: Container[JobId] = (),
-    jobs: Mapping[JobId, HoldCode] | None = None,
+    jobs: Mapping[JobId, HoldCode | None],
 ) -> list[Event]:
     """A word for each job of which the log says another code than what holds now, as far as the bounds allow.
 
-    `codes` has what holds for whole lines, `jobs` what holds for some jobs instead; of those in `besides`, which this
-    round moved on, nothing is said. Jobs that were never looked at come first. One whose back-off is over is told of in
-    any case: from then on it stands in its line.
+    `codes` has what holds for whole lines, `jobs` what holds for some jobs instead; None for those that this round
+    moved on: nothing is said of them. Jobs that were never looked at come first. One whose back-off is over is told of
+    in any case: from then on it stands in its line.
     """
-    if not tick.words:
-        return []
-    jobs = jobs or {}
-    changed = ((cluster.jobs[job_id], code) for job_id, code in sorted(jobs.items()) if job_id not in besides)
-    looked_at = islice(_changed(cluster, lines, codes, jobs, besides), LOOKED_AT_MAX)
+    changed = ((cluster.jobs[job_id], code) for job_id, code in sorted(jobs.items(), key=_id) if code is not None)
+    looked_at = islice(_changed(cluster, lines, codes, jobs), LOOKED_AT_MAX)
     told = (
         JobHeld(**tick.of_job(job), code=code)
         for job, code in chain(changed, looked_at)
@@ -55,17 +51,17 @@ def holds(
     return list(islice(told, HELD_MAX))
 
 
+def _id(entry: tuple[JobId, HoldCode | None]) -> JobId:
+    return entry[0]
+
+
 def _changed(
-    cluster: Cluster,
-    lines: Lines[Line, JobId],
-    codes: Mapping[Line, HoldCode],
-    jobs: Mapping[JobId, HoldCode],
-    besides: Container[JobId],
+    cluster: Cluster, lines: Lines[Line, JobId], codes: Mapping[Line, HoldCode], jobs: Container[JobId]
 ) -> Iterator[tuple[Job, HoldCode]]:
-    """The jobs of lines whose code changed, and the code."""
+    """The jobs of lines whose code changed, without `jobs`, and the code."""
     for line in sorted((line for line, code in codes.items() if code is not line.hold), key=_new_first):
         for _, job_id in lines.line(line):
-            if job_id not in besides and job_id not in jobs:
+            if job_id not in jobs:
                 yield cluster.jobs[job_id], codes[line]
 
 

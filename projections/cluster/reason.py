@@ -75,10 +75,8 @@ def _with_claims(cluster: Cluster, at: datetime) -> Standing:
     kept = (cluster.jobs[job_id] for job_id in cluster.earmarks)
     earmarked = Counter(line_of(job) for job in kept if job.state is JobState.ADMITTED)
     for line in sorted(cluster.admitted.groups()):
-        shape, jobs = line.shape, cluster.admitted.count(line) - earmarked[line]
-        if jobs > 0:
-            gpus, preemptible = jobs * (shape.min_gpus or shape.gpus), not line.firm
-            standing.claim(line.team, shape.gpu_types, gpus, rank=line.rank, preemptible=preemptible, jobs=jobs)
+        if jobs := cluster.admitted.count(line) - earmarked[line]:
+            standing.claim(line, jobs)
     return standing
 
 

@@ -44,8 +44,8 @@ def decide(cluster: Cluster, tick: Tick) -> list[Event]:
     codes = desk.reasons()
     if lines or len(rejections) == REJECTED_MAX:  # a new job that was told of would no longer be turned away
         codes = {line: code for line, code in codes.items() if line.hold is not HoldCode.NOT_EVALUATED}
-    moved_on = desk.decided | {event.job_id for event in rejections}
-    told = holds(cluster, tick, cluster.queue, codes, besides=moved_on, jobs=desk.last_said(reasons) | desk.due)
+    moved_on = dict.fromkeys([*desk.decided, *(event.job_id for event in rejections)])
+    told = holds(cluster, tick, cluster.queue, codes, jobs={**desk.last_said(reasons), **desk.due, **moved_on})
     return [*withdrawals, *desk.events, *rejections, *told]
 
 
@@ -137,7 +137,7 @@ class Desk:
             return code
         borrowing = not standing.entitles(team, wanted, gpus, rank=alike.rank)
         self._admit(job, borrowing=borrowing)
-        standing.claim(team, shape.gpu_types, gpus, rank=alike.rank, preemptible=not alike.firm)
+        standing.claim(alike, 1)
         if borrowing:
             self._ahead[team, shape] = self._ahead.get((team, shape), 0) + 1
         return None

@@ -39,7 +39,7 @@ def withdrawn(
         for line in sorted(kept, key=lambda line: not standing.certain(line.shape.gpu_types)):
             waiting = cluster.admitted.count(line) - earmarked[line]
             if waiting and _against(standing, line, waiting) is None:
-                _claim(standing, line, waiting)
+                standing.claim(line, waiting)
             elif waiting:
                 reasons.update(_beyond(cluster, standing, line))
     jobs = [cluster.jobs[job_id] for job_id in sorted(reasons)[:WITHDRAWN_MAX]]
@@ -56,11 +56,6 @@ def _against(standing: Standing, line: Line, jobs: int = 1) -> HoldCode | None:
     return block.code if never else None
 
 
-def _claim(standing: Standing, line: Line, jobs: int = 1) -> None:
-    gpus = jobs * least_gpus(line.shape)
-    standing.claim(line.team, line.shape.gpu_types, gpus, rank=line.rank, preemptible=not line.firm, jobs=jobs)
-
-
 def _beyond(cluster: Cluster, standing: Standing, line: Line) -> dict[JobId, HoldCode]:
     """Of a line, in order, those that are beyond a bound once those before them are counted."""
     beyond: dict[JobId, HoldCode] = {}
@@ -70,5 +65,5 @@ def _beyond(cluster: Cluster, standing: Standing, line: Line) -> dict[JobId, Hol
         if (code := _against(standing, line)) is not None:
             beyond[job_id] = code
         else:
-            _claim(standing, line)
+            standing.claim(line, 1)
     return beyond

@@ -82,7 +82,9 @@ class Turn:
     def said(self) -> list[Event]:
         """All that was decided, and last what is said of jobs that wait."""
         admitted = self._cluster.admitted
-        told = holds(self._cluster, self._tick, admitted, self._lines, besides=self._placed, jobs=self._jobs)
+        told = holds(
+            self._cluster, self._tick, admitted, self._lines, jobs={**self._jobs, **dict.fromkeys(self._placed)}
+        )
         return [*self._events, *told]
 
     def goes_on(self) -> bool:

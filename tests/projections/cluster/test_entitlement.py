@@ -494,6 +494,16 @@ def test_what_a_round_takes_and_gives_counts_at_once() -> None:
     assert now.entitled(a, H100) == 5
 
 
+def test_what_is_asked_for_the_first_time_late_in_a_round_is_answered_as_of_its_beginning() -> None:
+    """Nothing that was taken meanwhile counts twice, as use and as what was wanted."""
+    world = asking(10, queue("a"), queue("b"), a=2, b=20)
+    now = standing(world)
+
+    now.take(TeamId("a"), H100, 2, rank=NORMAL, preemptible=True)
+
+    assert [now.entitled(TeamId(team), H100) for team in "ab"] == [2, 8]
+
+
 def test_an_urgent_job_is_within_what_less_urgent_ones_of_its_team_could_give() -> None:
     """Not what cannot be preempted, and not what others of its organisation have."""
     world = asking(8, queue("a"), queue("b"), b=8)

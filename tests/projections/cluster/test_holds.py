@@ -1,7 +1,10 @@
 """What the log is told of why jobs wait: when it changes, seldom, and not too much at once."""
 
+from collections.abc import Mapping
+
 import pytest
 
+from events.base import JobId
 from events.job import HoldCode, JobHeld
 from projections.cluster.holds import HELD_MAX, gravest, holds
 from projections.cluster.state import Line
@@ -16,10 +19,10 @@ def waiting(jobs: int = 1) -> World:
     return world
 
 
-def told(world: World, code: HoldCode, **said: object) -> list[JobHeld]:
+def told(world: World, code: HoldCode, jobs: Mapping[JobId, HoldCode | None] | None = None) -> list[JobHeld]:
     """What is said when all lines wait for this."""
     codes: dict[Line, HoldCode] = dict.fromkeys(world.cluster.queue.groups(), code)
-    events = holds(world.cluster, world.tick(), world.cluster.queue, codes, **said)  # type: ignore[arg-type]
+    events = holds(world.cluster, world.tick(), world.cluster.queue, codes, jobs=jobs or {})
     return [event for event in events if isinstance(event, JobHeld)]
 
 
@@ -70,7 +73,7 @@ def test_a_round_says_so_much_and_no_more() -> None:
 def test_a_single_job_may_have_a_code_of_its_own() -> None:
     """And of one that the round moved on nothing is said."""
     world = waiting(3)
-    said = told(world, HoldCode.NO_ROOM, jobs={"j0001": HoldCode.PROMISED}, besides={"j0002"})
+    said = told(world, HoldCode.NO_ROOM, jobs={JobId("j0001"): HoldCode.PROMISED, JobId("j0002"): None})
 
     assert {event.job_id: event.code for event in said} == {"j0000": HoldCode.NO_ROOM, "j0001": HoldCode.PROMISED}
 

@@ -7,6 +7,7 @@ from typing import Final
 BENCHES: Final = {
     "log": "append and follow, one server, fsync on every append",
     "decide": "rounds, placement, why and the fold, from memory",
+    "cycle": "rounds with many waiting jobs on a full cluster, and memory",
     "preempt": "victims for a large gang among one-GPU jobs, and the append of that decision",
     "fragment": "whole nodes that a day of arrivals and departures leaves, by placement policy",
     "waits": "waits of large gangs with and without promises, in virtual time",

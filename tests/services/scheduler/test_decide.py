@@ -1,5 +1,6 @@
 """Whole gangs or nothing, in order, and a stable word for each job that waits."""
 
+from events.base import TeamId
 from events.job import HoldCode, JobHeld, JobPlaced, Priority
 from tests.clusters import World, names
 
@@ -135,7 +136,7 @@ def test_a_hold_code_is_written_once_and_again_only_after_a_while() -> None:
     world.wait(25)
     said = world.rounds()
 
-    assert said == [JobHeld(at=world.at, team=said[0].team, job_id=waiting, code=HoldCode.NO_ROOM)]
+    assert said == [JobHeld(at=world.at, team=TeamId("t"), job_id=waiting, code=HoldCode.NO_ROOM)]
 
 
 def test_a_node_that_is_suspect_gets_nothing_new() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from events.base import JobId
+from events.base import JobId, TeamId
 from events.job import JobPlaced, Priority
 from events.policy import JobOrder
 from events.queues import Queue
@@ -73,7 +73,7 @@ def test_teams_take_turns_by_what_they_have_and_not_by_who_came_first() -> None:
 def test_what_is_within_its_share_goes_before_what_is_beyond_it() -> None:
     """A team that borrows waits for those that do not, though its job is older."""
     world = World({"n1": 4, "n2": 4})
-    world.queues(Queue(name="a"), Queue(name="b"))
+    world.queues(Queue(name=TeamId("a")), Queue(name=TeamId("b")))
     world.submit("held", 4, team="a")
     world.rounds()
     world.submit("more", 4, team="a")

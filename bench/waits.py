@@ -1,6 +1,6 @@
 """Waits of large gangs with and without promises, in virtual time: `python -m bench.waits [--json] [TRACE.csv[.gz] NODES]…`.
 
-Five days of arrivals at 90 % load on 64 nodes, from a seed: small jobs, whole nodes, gangs of 8 and of 32 nodes. Nobody is
+Two days of arrivals at 90 % load on 64 nodes, from a seed: small jobs, whole nodes, gangs of 8 and of 32 nodes. Nobody is
 preempted; only how many gangs hold a promise differs, and whether what is declared is the truth or twice as much. A
 trace is replayed with no backfill, EASY and conservative.
 """
@@ -52,7 +52,7 @@ def main() -> None:
     """Print the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--days", type=float, default=5)
+    parser.add_argument("--days", type=float, default=2)
     parser.add_argument("traces", nargs="*", metavar="TRACE NODES")
     options = parser.parse_args()
     drawn = {

@@ -296,3 +296,20 @@ def test_plans_of_a_round_are_bounded_and_all_are_made_in_the_end() -> None:
     rounds = [names(world.round()).count("StartPromised") for _ in range(4)]
 
     assert rounds == [PLANS_MAX, 5, 0, 0]
+
+
+def test_a_gang_does_not_start_early_on_what_another_was_promised() -> None:
+    """It has enough in its own promise; the other keeps the hole that it was promised, and so do both starts."""
+    world = busy(promises=2)
+    world.submit("large", 24, max_runtime_s=50, stop_grace_s=0)
+    world.submit("hole", 16, max_runtime_s=200, stop_grace_s=0)
+    world.rounds()
+    world.wait(60)
+    for name in ("one", "two"):
+        world.end(JobId(name))
+        world.release(JobId(name))
+    decided = world.rounds()
+
+    assert said(decided, JobPlaced, "hole")
+    assert "large" not in world.placed
+    assert start_s(world, "large") == 200  # the hole is over sooner

@@ -3,12 +3,12 @@
 from itertools import count
 
 from events.base import NodeId
-from events.job import JobHeld, JobPlaced
+from events.job import JobHeld, JobPlaced, Priority
 from projections.cluster.holds import HELD_MAX
 from services.control.round import PASSED_OVER_MAX, decide_all
 from services.health.decide import DECIDED_MAX as NODES_MAX
 from services.lifecycle.decide import DECIDED_MAX as RUNS_MAX
-from services.scheduler.decide import PLACED_MAX
+from services.scheduler.decide import PLACED_MAX, SEARCHES_MAX
 from tests.clusters import World, names
 
 
@@ -82,3 +82,20 @@ def test_the_decision_record_stays_small_with_any_number_of_shapes() -> None:
     record, *_ = decide_all(world.cluster, world.tick())
 
     assert len(record.passed_over) == PASSED_OVER_MAX  # type: ignore[attr-defined]
+
+
+def test_searches_for_victims_are_bounded_in_a_round() -> None:
+    """Every preemptor has its search, over as many rounds as it takes."""
+    jobs = SEARCHES_MAX + 5
+    world = World({"n1": jobs})
+    world.policy(min_runtime_s=0)
+    for number in range(jobs):
+        world.submit(f"low{number:02d}", 1, priority=Priority.LOW)
+    world.rounds()
+    for number in range(jobs):
+        world.submit(f"urgent{number:02d}", 1, priority=Priority.URGENT)
+
+    rounds = [names(world.round()).count("GpusEarmarked") for _ in range(3)]
+
+    assert rounds == [SEARCHES_MAX, 5, 0]
+    world.assert_sound()

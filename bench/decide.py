@@ -17,11 +17,11 @@ from events.job import JobPlaced, JobSpec, JobSubmitted
 from events.node import EndReason, GpusFoundClean, GpusReleased, NodeJoined, ShareEnded, ShareStarted
 from events.policy import PlacePolicy, PolicySet
 from projections.cluster.evolve import evolve
+from projections.cluster.explain.why import explain
 from projections.cluster.job import Shape
-from projections.cluster.place import Placement, Room, place
+from projections.cluster.placing.place import Placement, Room, place
 from projections.cluster.state import Cluster
 from projections.cluster.tick import Tick
-from projections.cluster.why import explain
 from services.admission.decide import decide as admit
 from services.control.round import decide_all
 from services.main.serve import COLLECT_EVERY

@@ -19,7 +19,7 @@ from events.policy import PlacePolicy, PolicySet
 from projections.cluster.index import put_node
 from projections.cluster.job import Shape
 from projections.cluster.node import Node
-from projections.cluster.place import Placement, Room, place
+from projections.cluster.placing.place import Placement, Room, place
 from projections.cluster.state import NO_POLICY, Cluster
 
 NODES, GPUS_PER_NODE, RACK, SPINE = 1_250, 8, 8, 128

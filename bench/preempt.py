@@ -23,8 +23,8 @@ from events.job import GpusEarmarked, JobSpec, JobSubmitted, Priority
 from events.log.append import JetStreamLog
 from events.log.streams import StreamSettings, found
 from events.queues import Queue, QueuesSet
-from projections.cluster.entitlement import Standing
-from projections.cluster.place import Room
+from projections.cluster.placing.place import Room
+from projections.cluster.quota.entitlement import Standing
 from projections.cluster.tick import Tick
 from runtime.embedded.nats import EmbeddedNats
 from runtime.nats import connect

@@ -23,7 +23,7 @@ from events.job import JobAdmitted, JobCancelRequested, JobPlaced, JobSpec, JobS
 from events.node import EndReason, GpusFoundClean, GpusReleased, NodeJoined, ShareEnded, ShareStarted
 from events.policy import PolicySet
 from events.queues import Queue, QueuesSet
-from projections.cluster.audit import audit
+from projections.cluster.audit.audit import audit
 from projections.cluster.evolve import evolve
 from projections.cluster.job import JobState, Run
 from projections.cluster.state import Cluster

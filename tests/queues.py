@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from events.base import TeamId
 from events.queues import Bounds, Queue
-from projections.cluster.tree import ALL_TYPES
+from projections.cluster.quota.tree import ALL_TYPES
 from tests.clusters import World
 
 TYPES = ("a100", "h100")

@@ -12,8 +12,8 @@ from projections.cluster.account import settle
 from projections.cluster.evolve_jobs import JOB_CHANGES
 from projections.cluster.evolve_nodes import NODE_CHANGES
 from projections.cluster.index import look_at_teams, set_order
+from projections.cluster.quota.tree import Tree
 from projections.cluster.state import Cluster
-from projections.cluster.tree import Tree
 
 
 def evolve(cluster: Cluster, recorded: Recorded) -> Cluster:

@@ -12,8 +12,8 @@ from events.queues import Queue
 from projections.cluster.index import put_job, put_node, put_run
 from projections.cluster.job import Earmark, Job, Promise, Run
 from projections.cluster.node import Node
+from projections.cluster.quota.tree import Tree
 from projections.cluster.state import FOLD_VERSION, Cluster, Past
-from projections.cluster.tree import Tree
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,7 +23,7 @@ from events.queues import Queue
 from projections.cluster.job import Earmark, Job, OrderKey, Promise, Run, Shape
 from projections.cluster.node import Kind, Node, Place, Pool, Spare, Whole
 from projections.cluster.overlay import Buckets, Lines, fork_map
-from projections.cluster.tree import Tree
+from projections.cluster.quota.tree import Tree
 
 FOLD_VERSION: Final = 2  # of what a snapshot holds: another version is thrown away
 NO_POLICY: Final = PolicySet(at=datetime.fromisoformat("1970-01-01T00:00:00+00:00"))

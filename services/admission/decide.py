@@ -7,10 +7,10 @@ from typing import Final
 
 from events.base import Event, JobId, TeamId
 from events.job import IMPOSSIBLE, HoldCode, JobAdmitted, JobRejected, JobSpec
-from projections.cluster.entitlement import Standing
 from projections.cluster.holds import holds
 from projections.cluster.index import line_of
 from projections.cluster.job import Job, JobState, Shape
+from projections.cluster.quota.entitlement import Standing
 from projections.cluster.state import Cluster, Line
 from projections.cluster.tick import Tick
 from services.admission.lineup import Lineup

@@ -6,9 +6,9 @@ from heapq import heapify, heappop, heapreplace
 from itertools import islice
 
 from events.base import JobId
-from projections.cluster.claims import DUE_MAX
 from projections.cluster.index import line_of
 from projections.cluster.job import Job, OrderKey
+from projections.cluster.quota.claims import DUE_MAX
 from projections.cluster.state import Cluster, Line
 
 Rest = Iterator[tuple[OrderKey, JobId]]

@@ -2,8 +2,8 @@
 
 from events.job import HoldCode
 from projections.cluster.job import Shape
-from projections.cluster.misfit import ANY_STATE, could_hold, misfit
-from projections.cluster.room import Room
+from projections.cluster.placing.misfit import ANY_STATE, could_hold, misfit
+from projections.cluster.placing.room import Room
 from projections.cluster.state import Cluster
 
 

@@ -5,9 +5,9 @@ from typing import Final
 
 from events.base import Event, JobId
 from events.job import AdmissionWithdrawn, HoldCode
-from projections.cluster.entitlement import Standing
 from projections.cluster.index import line_of
 from projections.cluster.job import JobState
+from projections.cluster.quota.entitlement import Standing
 from projections.cluster.state import Cluster, Line
 from projections.cluster.tick import Tick
 from services.admission.possible import Possible, least_gpus

@@ -9,8 +9,8 @@ from fastapi import APIRouter, Query, Response
 
 from events.ask import DryRun, DryRunAsk, Refused, Why, WhyAsk
 from events.base import JobId, Position, TeamId
+from projections.cluster.explain.why import explain
 from projections.cluster.state import Cluster
-from projections.cluster.why import explain
 from projections.tables import job_view
 from projections.tables.job_view import JobState
 from runtime.serve_requests import ask

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from events.ask import Basis, DryRun, DryRunAsk, Outcome, Why, WhyAsk
 from events.base import JobId, Position
+from projections.cluster.explain.why import explain
 from projections.cluster.tick import Tick
-from projections.cluster.why import explain
 from runtime.clock import Clock
 from services.control.dry_run import dry_run
 from services.control.leader import ControlPlane

@@ -8,12 +8,12 @@ from msgspec.structs import replace
 from events.ask import DryRun, DryRunAsk, Outcome
 from events.base import Event, JobId, Position, RunId, job_id_of
 from events.job import GpusEarmarked, JobPlaced, JobRejected, JobSubmitted, NodeShare, StartPromised
-from projections.cluster.entitlement import Standing
 from projections.cluster.evolve import evolve
+from projections.cluster.explain.why import explain
 from projections.cluster.job import Job
+from projections.cluster.quota.entitlement import Standing
 from projections.cluster.state import Cluster
 from projections.cluster.tick import Tick
-from projections.cluster.why import explain
 from services.control.round import decide_all
 
 ROUNDS_MAX: Final = 4  # the loop that decides stands still meanwhile: each takes up to 100 ms

@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from events.base import START, Position, Recorded
 from events.log.port import LogFault
 from events.log.wire import WireReader
-from projections.cluster.audit import Finding, audit
+from projections.cluster.audit.audit import Finding, audit
 from projections.tables.rebuild import rebuild
 from projections.tables.verify import Verified, verify
 from runtime.embedded.credentials import Credentials

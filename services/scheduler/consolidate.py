@@ -7,8 +7,8 @@ from events.base import Event, RunId
 from events.job import ConsolidationProposed, GpusEarmarked, Move
 from events.policy import Consolidation
 from projections.cluster.job import Job, Shape
-from projections.cluster.misfit import least, sized
-from projections.cluster.place import Placement, place
+from projections.cluster.placing.misfit import least, sized
+from projections.cluster.placing.place import Placement, place
 from services.scheduler.scene import Scene
 from services.scheduler.search import Found
 from services.scheduler.spots import (

@@ -8,14 +8,14 @@ from typing import Final
 from events.base import Event, JobId, RunId, TeamId, run_id_of
 from events.job import GpusEarmarked, HoldCode, JobPlaced, NodeShare, PromiseCause
 from events.policy import Consolidation
-from projections.cluster.entitlement import Standing
 from projections.cluster.holds import holds
 from projections.cluster.index import line_of
 from projections.cluster.job import Job, JobState, OrderKey, Shape, lasts
-from projections.cluster.place import Misfit, Placement
+from projections.cluster.placing.place import Misfit, Placement
+from projections.cluster.placing.topology import ranks_along
+from projections.cluster.quota.entitlement import Standing
 from projections.cluster.state import Cluster, Line
 from projections.cluster.tick import Tick
-from projections.cluster.topology import ranks_along
 from services.scheduler import earmark
 from services.scheduler.consolidate import consolidate, said
 from services.scheduler.field import Field

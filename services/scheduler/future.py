@@ -15,7 +15,7 @@ from events.base import NodeId, SlotMask
 from events.job import NodeShare
 from projections.cluster.job import Run, Shape
 from projections.cluster.node import Node
-from projections.cluster.room import Room
+from projections.cluster.placing.room import Room
 from services.scheduler.promised import Claim
 from services.scheduler.walk import Walk
 

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from events.base import JobId
 from events.policy import JobOrder
-from projections.cluster.entitlement import Standing
 from projections.cluster.index import line_of
 from projections.cluster.job import Job, OrderKey
+from projections.cluster.quota.entitlement import Standing
 from projections.cluster.state import Cluster, Line
 
 Key = tuple[Any, ...]  # of one policy's order: they compare

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from events.base import RunId, TeamId
 from events.job import NodeShare
 from projections.cluster.job import PRIORITY_RANK, Job, Run, Shape
-from projections.cluster.misfit import least
+from projections.cluster.placing.misfit import least
 from services.scheduler.scene import Scene
 from services.scheduler.search import Found
 from services.scheduler.spots import Ground, ranks_of

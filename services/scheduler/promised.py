@@ -9,8 +9,8 @@ from events.base import JobId, NodeId, SlotMask
 from events.job import NodeShare
 from projections.cluster.job import Shape
 from projections.cluster.node import Slots
-from projections.cluster.place import Misfit, Placement, place
-from projections.cluster.room import Room
+from projections.cluster.placing.place import Misfit, Placement, place
+from projections.cluster.placing.room import Room
 from projections.cluster.state import Cluster
 
 

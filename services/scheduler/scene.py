@@ -3,8 +3,8 @@
 import msgspec
 
 from events.base import RunId
-from projections.cluster.entitlement import Standing
-from projections.cluster.place import Room
+from projections.cluster.placing.place import Room
+from projections.cluster.quota.entitlement import Standing
 from projections.cluster.state import Cluster
 from projections.cluster.tick import Tick
 from services.scheduler.field import Field

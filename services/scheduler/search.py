@@ -8,7 +8,7 @@ from events.base import NodeId, RunId, SlotMask
 from events.job import NodeShare
 from projections.cluster.job import Run, Shape
 from projections.cluster.node import Node, Slots
-from projections.cluster.place import WHOLE_NODES_FROM
+from projections.cluster.placing.place import WHOLE_NODES_FROM
 
 
 class Need(NamedTuple):

@@ -6,9 +6,9 @@ from events.base import NodeId
 from events.job import NodeShare
 from projections.cluster.job import Shape
 from projections.cluster.node import Node
-from projections.cluster.room import domain_of
+from projections.cluster.placing.room import domain_of
+from projections.cluster.placing.topology import ranks_along
 from projections.cluster.state import Cluster
-from projections.cluster.topology import ranks_along
 from services.scheduler.scene import Scene
 from services.scheduler.search import Budget, Found, Spot, cheapest
 

@@ -7,10 +7,10 @@ from typing import Final
 from events.base import NodeId, SlotMask
 from events.job import NodeShare
 from projections.cluster.job import Shape
-from projections.cluster.misfit import least
 from projections.cluster.node import Node, NodeState, Slots
-from projections.cluster.place import Placement, place
-from projections.cluster.room import Room
+from projections.cluster.placing.misfit import least
+from projections.cluster.placing.place import Placement, place
+from projections.cluster.placing.room import Room
 
 TRIED_MAX: Final = 64  # moments at which a place is looked for, one after the other; then ever more are passed over
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from events.policy import PlacePolicy, PolicySet
 from projections.cluster.job import Shape
-from projections.cluster.place import Placement, Room, place
+from projections.cluster.placing.place import Placement, Room, place
 from services.simulate.engine import Simulation
 from services.simulate.fault import BadFile
 from services.simulate.replay import Pool, named

@@ -26,10 +26,10 @@ from events.job import (
     RunStopping,
     StopCause,
 )
-from projections.cluster.audit import audit
+from projections.cluster.audit.audit import audit
 from projections.cluster.desired import desired
+from projections.cluster.explain.why import explain
 from projections.cluster.snapshot import dump, load
-from projections.cluster.why import explain
 from tests.clusters import World
 from tests.histories import History, histories
 

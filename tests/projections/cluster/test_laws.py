@@ -10,7 +10,7 @@ from events.base import NodeEpoch, NodeId, Recorded, RunId
 from events.fleet import NodeLost
 from events.job import IMPOSSIBLE, JobPlaced
 from events.node import GpusReleased, NodeJoined
-from projections.cluster.audit import audit
+from projections.cluster.audit.audit import audit
 from projections.cluster.evolve import evolve
 from projections.cluster.index import asks_for_decision, kind_of, use_of
 from projections.cluster.job import JobState

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from events.base import TeamId
 from events.job import Priority
 from events.queues import Queue, QueueOrder, QueueStop
-from projections.cluster.entitlement import Standing
 from projections.cluster.job import JobState
-from projections.cluster.tree import ALL_TYPES
+from projections.cluster.quota.entitlement import Standing
+from projections.cluster.quota.tree import ALL_TYPES
 from services.admission.decide import decide
 from tests.clusters import World
 from tests.queues import NAMES, TYPES, documents

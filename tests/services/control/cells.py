@@ -12,7 +12,7 @@ from events.head import LeadershipTaken, RoundDecided
 from events.job import JobCancelRequested, JobSpec, JobSubmitted
 from events.log.port import Log, Unknown
 from events.node import EndReason, GpusFoundClean, GpusReleased, NodeJoined, ShareEnded, ShareStarted
-from projections.cluster.audit import audit
+from projections.cluster.audit.audit import audit
 from projections.cluster.evolve import evolve
 from projections.cluster.job import JobState, Run
 from projections.cluster.state import Cluster

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from events.base import Position
-from projections.cluster.audit import Finding
+from projections.cluster.audit.audit import Finding
 from projections.tables.verify import Difference, Verified
 from runtime.embedded.credentials import Credentials
 from runtime.fault import Fault

@@ -8,9 +8,9 @@ from events.head import RoundDecided
 from events.job import GpusEarmarked, JobAdmitted, JobPlaced, NodeShare, RunStarted
 from events.node import CheckpointSaved
 from events.queues import Bounds, Queue
-from projections.cluster.entitlement import Standing
 from projections.cluster.job import Job
-from projections.cluster.place import Room
+from projections.cluster.placing.place import Room
+from projections.cluster.quota.entitlement import Standing
 from services.scheduler.consolidate import Consolidated, consolidate
 from services.scheduler.preempt import Preemption, preempt
 from services.scheduler.scene import Scene

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from events.base import JobId
 from projections.cluster.job import Shape
-from projections.cluster.room import Room
+from projections.cluster.placing.room import Room
 from services.scheduler.future import Future, Taken, expected_end
 from services.scheduler.promised import Claim
 from tests.clusters import World

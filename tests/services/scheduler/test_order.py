@@ -8,7 +8,7 @@ from events.base import JobId, TeamId
 from events.job import JobPlaced, Priority
 from events.policy import JobOrder
 from events.queues import Queue
-from projections.cluster.entitlement import Standing
+from projections.cluster.quota.entitlement import Standing
 from services.admission.decide import decide as admission
 from services.scheduler.order import Lineup, Stands
 from tests.clusters import World, names

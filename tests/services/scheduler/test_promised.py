@@ -5,7 +5,7 @@ from datetime import timedelta
 from events.base import JobId, NodeId, SlotMask
 from events.job import NodeShare
 from projections.cluster.job import Shape
-from projections.cluster.place import Misfit, Placement
+from projections.cluster.placing.place import Misfit, Placement
 from services.scheduler.promised import Claim, Promised
 from tests.clusters import World
 

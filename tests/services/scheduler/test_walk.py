@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from events.base import SlotMask
 from events.job import NodeShare
 from projections.cluster.job import Shape
-from projections.cluster.place import Placement, place
-from projections.cluster.room import Room
+from projections.cluster.placing.place import Placement, place
+from projections.cluster.placing.room import Room
 from services.scheduler.walk import Chances, Walk
 from tests.clusters import World
 from tests.histories import History, histories

@@ -8,7 +8,7 @@ import pytest
 from events.base import Event, JobId, Recorded, TeamId
 from events.job import JobSpec, Priority
 from events.policy import JobOrder, Overrun, PolicySet
-from projections.cluster.audit import audit
+from projections.cluster.audit.audit import audit
 from services.simulate.engine import BEGIN, Sample, Simulation
 from services.simulate.replay import named
 from services.simulate.work import US, Life, Work

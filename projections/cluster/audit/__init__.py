@@ -1,0 +1,1 @@
+"""The audit: an independent reading of the log."""

@@ -1,0 +1,1 @@
+"""Explaining: why a job waits, in words and numbers."""

@@ -1,0 +1,1 @@
+"""Placing: whether a gang fits, and where."""

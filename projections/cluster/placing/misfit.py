@@ -1,0 +1,114 @@
+"""Why a gang does not fit, from the gravest reason to the lightest, and whether the cluster could ever hold it."""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from events.job import HoldCode
+from projections.cluster.job import Shape
+from projections.cluster.node import NOWHERE, Kind, NodeState
+from projections.cluster.placing.pick import WHOLE_NODES_FROM
+from projections.cluster.placing.room import Room, domain_of, sought_by
+from projections.cluster.state import Cluster
+
+ANY_STATE: Final = tuple(NodeState)
+ANSWERS_MAX: Final = 10_000  # that are kept until a node changes
+
+
+class Misfit(NamedTuple):
+    """The gang does not fit now, and what stands against it."""
+
+    code: HoldCode
+
+
+def least(shape: Shape) -> Shape:
+    """The smallest gang that will do: for one that is not elastic, itself."""
+    return sized(shape, shape.min_gpus) if shape.min_gpus else shape
+
+
+def sized(shape: Shape, gpus: int) -> Shape:
+    """The shape with at least so many GPUs, and no longer elastic: whole shares where it says how large they are."""
+    if not shape.nodes:
+        return shape._replace(gpus=gpus, min_gpus=0)
+    nodes = -(-gpus // shape.gpus_per_node)
+    return shape._replace(gpus=nodes * shape.gpus_per_node, nodes=nodes, min_gpus=0)
+
+
+def misfit(room: Room, shape: Shape) -> Misfit:
+    """What stands against a gang that does not fit in this room."""
+    cluster, needed = room.cluster, least(shape)
+    of_type = [kind for kind in cluster.sizes if kind.size and _accepts(shape, kind.gpu_type)]
+    if shape.gpu_types and not of_type:
+        return Misfit(HoldCode.NO_SUCH_GPU)
+    suiting = [kind for kind in of_type if _suits(shape, kind)]
+    if of_type and not suiting:
+        return Misfit(HoldCode.NO_SUCH_NODE)
+    if not could_hold(cluster, needed._replace(required=False), ANY_STATE):
+        return Misfit(HoldCode.EXCEEDS_CLUSTER)
+    if not could_hold(cluster, needed, ANY_STATE):
+        return Misfit(HoldCode.EXCEEDS_DOMAIN)
+    if not could_hold(cluster, needed, (NodeState.UP,), cordoned=False):
+        return Misfit(HoldCode.NODES_UNWELL)
+    within = shape.within if shape.required else ""
+    types = sorted({kind.gpu_type for kind in suiting})
+    spare = max(room.spare(sought_by(shape, gpu_type, 1), within=within) for gpu_type in types)
+    return Misfit(HoldCode.SCATTERED if spare >= needed.gpus else HoldCode.NO_ROOM)
+
+
+def could_hold(cluster: Cluster, shape: Shape, states: tuple[NodeState, ...], *, cordoned: bool = True) -> bool:
+    """Whether the nodes in these states would hold the gang if every GPU of theirs were free.
+
+    An elastic one with the fewest GPUs it starts with. Without `cordoned`, nodes that are cordoned do not count. The
+    answer is kept until a node joins, or is well, unwell, cordoned or uncordoned: asking again costs nothing.
+    """
+    asked = (shape, states, cordoned)
+    if (known := cluster.could.get(asked)) is not None:
+        return known
+    if len(cluster.could) >= ANSWERS_MAX:
+        cluster.could.clear()
+    answer = cluster.could[asked] = _could_hold(cluster, least(shape), states, cordoned=cordoned)
+    return answer
+
+
+def _could_hold(cluster: Cluster, shape: Shape, states: tuple[NodeState, ...], *, cordoned: bool) -> bool:
+    counts: dict[tuple[str, tuple[str, str]], dict[int, int]] = {}  # type, domain -> size -> nodes
+    for kind, nodes in cluster.sizes.items():
+        if kind.state not in states or (kind.cordoned and not cordoned):
+            continue
+        if not kind.size or not _accepts(shape, kind.gpu_type) or not _suits(shape, kind):
+            continue
+        domain = domain_of(kind.place, shape.within) if shape.required else NOWHERE
+        of_domain = counts.setdefault((kind.gpu_type, domain), {})
+        of_domain[kind.size] = of_domain.get(kind.size, 0) + nodes
+    for (_, domain), sizes in counts.items():
+        if shape.required and domain == NOWHERE:  # each node for itself: that they stand together, nobody said
+            fits = any(_would_fit(shape, {size: 1}) for size in sizes)
+        else:
+            fits = _would_fit(shape, sizes)
+        if fits:
+            return True
+    return False
+
+
+def _accepts(shape: Shape, gpu_type: str) -> bool:
+    return not shape.gpu_types or gpu_type in shape.gpu_types
+
+
+def _suits(shape: Shape, kind: Kind) -> bool:
+    sought = sought_by(shape, kind.gpu_type, 1)
+    return sought.suits(kind.traits) and sought.lies(kind.place)
+
+
+def _would_fit(shape: Shape, counts: dict[int, int]) -> bool:
+    if shape.nodes:
+        return sum(nodes for size, nodes in counts.items() if size >= shape.gpus_per_node) >= shape.nodes
+    if shape.gpus < WHOLE_NODES_FROM and any(size >= shape.gpus for size in counts):
+        return True
+    return any(_fits_whole(shape.gpus, size, counts.items()) for size in counts)
+
+
+def _fits_whole(gpus: int, size: int, counts: Iterable[tuple[int, int]]) -> bool:
+    """Whether whole nodes of one size hold a gang, and one more what remains."""
+    whole, rest = divmod(gpus, size)
+    having = sum(nodes for other, nodes in counts if other == size)
+    others = sum(nodes for other, nodes in counts if other >= rest) - (whole if size >= rest else 0)
+    return having >= whole and (not rest or others > 0)

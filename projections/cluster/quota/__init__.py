@@ -1,0 +1,1 @@
+"""Quota: what each team is entitled to, and what its queues allow."""

@@ -1,0 +1,55 @@
+"""What is said of each reason: every code has its words, in the program and in the documents."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from events.ask import Basis, Outcome, Tier
+from events.job import HoldCode
+from projections.cluster.explain.reason import tier_of
+from projections.cluster.explain.sentences import SENTENCES, count, some, time_of
+
+DOCUMENT = Path(__file__).parents[4] / "docs" / "why.md"
+
+
+def rows(heading: str) -> list[str]:
+    """The first cells of the table below a heading of docs/why.md."""
+    section = DOCUMENT.read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    return re.findall(r"^\| `([a-z_]+)` \|", section, re.MULTILINE)
+
+
+def test_every_code_has_a_sentence_and_a_line_in_the_documents() -> None:
+    """In the order in which the gravest is told, each below its tier."""
+    assert set(SENTENCES) == set(HoldCode)
+    headings = {
+        Tier.HELD: "Held",
+        Tier.IMPOSSIBLE: "Impossible with the numbers of now",
+        Tier.OVER_QUOTA: "Over quota",
+        Tier.ROOM: "Room",
+        Tier.NOT_EVALUATED: "Not evaluated",
+    }
+    for tier, heading in headings.items():
+        assert rows(heading) == [code.value for code in HoldCode if tier_of(code) is tier]
+
+
+def test_every_basis_and_outcome_is_documented() -> None:
+    """Programs compare them too."""
+    assert rows("When will it start?") == [basis.value for basis in Basis]
+    assert rows("What would become of it?") == [outcome.value for outcome in Outcome]
+
+
+@pytest.mark.parametrize(("number", "text"), [(0, "0 nodes"), (1, "1 node"), (2, "2 nodes")])
+def test_things_are_counted(number: int, text: str) -> None:
+    """One is one."""
+    assert count(number, "node") == text
+
+
+def test_long_lists_and_far_moments_are_said_briefly() -> None:
+    """Five names and how many more; a date only where it is another one."""
+    assert some(["a", "b"]) == "a, b"
+    assert some([str(n) for n in range(9)]) == "0, 1, 2, 3, 4 and 4 more"
+    now = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    assert time_of(now, now) == "12:00:00 UTC"
+    assert time_of(now + timedelta(days=1), now) == "2026-01-02 12:00:00 UTC"

@@ -1,0 +1,1 @@
+"""Whole clusters in virtual time: laws over random teams, queues, jobs and policies."""

@@ -1,0 +1,105 @@
+"""Laws of whole days of a cluster: what holds for every tree of teams, policy and workload."""
+
+from collections import Counter
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from events.job import GpusEarmarked, JobPlaced
+from projections.cluster.audit.audit import audit
+from projections.cluster.job import JobState
+from projections.cluster.quota.entitlement import Standing
+from projections.cluster.snapshot import dump, load
+from tests.simulation.days import Day, day
+
+SEEDS = st.integers(0, 2**32)
+
+
+def finished(seed: int) -> Day:
+    """The day, to its end."""
+    grown, works = day(seed)
+    grown.run(works)
+    return grown
+
+
+@given(SEEDS)
+@settings(max_examples=60)
+def test_no_queue_is_ever_above_its_limit_and_the_log_is_sound(seed: int) -> None:
+    """Counted from runs at each placement; and the independent reading of the log finds nothing."""
+    grown = finished(seed)
+
+    assert grown.over == []
+    assert audit(grown.records) == []
+    assert not grown.cluster.unread
+
+
+@given(SEEDS)
+@settings(max_examples=60)
+def test_every_job_that_could_run_does(seed: int) -> None:
+    """No starvation: what is left at the end is what its queue, or its floor, does not let run at all."""
+    grown = finished(seed)
+
+    assert not grown.cluster.runs
+    left = [
+        job for job in grown.cluster.jobs.values() if not job.hold.value.startswith(("exceeds", "running_max", "over"))
+    ]
+    standing = Standing(grown.cluster, grown.cluster.at or grown.begin)
+    assert [
+        (job.job_id, job.hold)
+        for job in left
+        if standing.blocked(
+            job.team, job.shape.gpu_types, job.shape.min_gpus or job.shape.gpus, preemptible=job.spec.preemptible
+        )
+        is None
+    ] == []
+
+
+@given(SEEDS)
+@settings(max_examples=40)
+def test_no_two_jobs_evict_each_other_in_turn(seed: int) -> None:
+    """Of each pair at most one was ever stopped for the other; and no job is stopped more often than the policy has it."""
+    grown = finished(seed)
+
+    pairs = {
+        (recorded.event.job_id, run_id.rpartition("-")[0])
+        for recorded in grown.records
+        if isinstance(recorded.event, GpusEarmarked)
+        for run_id in recorded.event.victims
+    }
+    assert {(a, b) for a, b in pairs if (b, a) in pairs} == set()
+    assert all(life.evictions <= grown.cluster.policy.evictions_max for life in grown.lives.values())
+
+
+@given(SEEDS)
+@settings(max_examples=15)
+def test_the_same_day_is_the_same_to_the_byte(seed: int) -> None:
+    """Twice the same records and the same fold; and the fold outlives a snapshot."""
+    one, other = finished(seed), finished(seed)
+
+    assert one.records == other.records
+    assert dump(one.cluster) == dump(other.cluster)
+    saved = load(dump(one.cluster), log_id=one.cluster.log_id)
+    assert saved is not None
+    assert dump(saved) == dump(one.cluster)
+
+
+def test_days_hold_what_the_laws_are_about() -> None:
+    """Jobs are promised, stopped for others, moved, borrow, and shrink."""
+    kinds: Counter[str] = Counter()
+    for seed in range(60):
+        grown = finished(seed)
+        for recorded in grown.records:
+            kinds[type(recorded.event).__name__] += 1
+            match recorded.event:
+                case GpusEarmarked(moved=True):
+                    kinds["moved"] += 1
+                case JobPlaced(shares=shares, job_id=job_id) if (
+                    sum(share.slots.bit_count() for share in shares) < grown.lives[job_id].work.spec.gpus
+                ):
+                    kinds["smaller"] += 1
+                case _:
+                    pass
+
+    rare = {"GpusEarmarked", "StartPromised", "PromiseMoved", "JobRequeued", "moved", "smaller"}
+    assert {kind: kinds[kind] for kind in rare if kinds[kind] < 3} == {}
+    assert JobState.QUEUED  # a day may end with jobs that nothing lets run

@@ -12,7 +12,6 @@ import msgspec
 from events.base import NodeId, RunId, SlotMask
 from events.desired import Desired, DesiredShare, Order
 from events.job import JobSpec, Ranks
-from events.policy import Overrun
 from projections.cluster.job import Run
 from projections.cluster.node import Node, NodeState
 from projections.cluster.state import Cluster
@@ -88,15 +87,13 @@ def _share(cluster: Cluster, node: Node, run_id: RunId) -> DesiredShare:
         local_size=1 if job.spec.ranks is Ranks.PER_NODE else placed.bit_count(),
         master_addr=master.address,
         master_port=master.port_base + (first.slots & -first.slots).bit_length() - 1,
-        spec=_spec(cluster, job.spec),
+        spec=_spec(run, job.spec),
     )
 
 
-def _spec(cluster: Cluster, spec: JobSpec) -> JobSpec:
-    """What the agent is to obey: no limit of runtime where the policy lets runs go on. It holds from their start on."""
-    if spec.max_runtime_s and cluster.policy.overrun is Overrun.EXTEND:
-        return msgspec.structs.replace(spec, max_runtime_s=0)
-    return spec
+def _spec(run: Run, spec: JobSpec) -> JobSpec:
+    """What the agent is to obey: no limit of runtime where the run may go on beyond what it declared."""
+    return msgspec.structs.replace(spec, max_runtime_s=0) if run.extends and spec.max_runtime_s else spec
 
 
 def _ranks_before(run: Run, spec: JobSpec, node_rank: int) -> int:

@@ -33,6 +33,7 @@ from events.job import (
     StartPromised,
     StopCause,
 )
+from events.policy import Overrun
 from projections.cluster.account import account
 from projections.cluster.index import (
     drop_job,
@@ -145,6 +146,7 @@ def _placed(cluster: Cluster, e: JobPlaced, recorded: Recorded) -> None:
             rank=job.rank,
             preemptible=job.spec.preemptible,
             max_runtime_s=job.spec.max_runtime_s,
+            extends=cluster.policy.overrun is Overrun.EXTEND,
             on_lost=job.spec.on_lost,
             end=_after(recorded, lasts(job.spec)),
             dead=dead,

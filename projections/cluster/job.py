@@ -141,6 +141,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     rank: int  # priority class, 0 for the most urgent
     preemptible: bool = True
     max_runtime_s: int = 0  # declared; 0: not
+    extends: bool = False  # it may go on beyond that, as the policy was when it was placed
     ranks: tuple[int, ...] = ()  # node rank n is shares[ranks[n]]; empty: in order of shares
     on_lost: OnLost = OnLost.RESTART
     started_at: datetime | None = None

@@ -57,11 +57,14 @@ class Promises:
     def open_to(self, job: Job) -> AbstractSet[JobId]:
         """Whose promised GPUs a job may take: one without a promise those of all behind it in the order.
 
-        One with a promise has enough in its own: it takes that of others only once its time has come.
+        One with a promise has enough in its own: it takes that of others only once its time has come, or where they have
+        no time that could be put off.
         """
-        claim = self._promised.claims.get(job.job_id)
-        due = claim is None or (claim.start is not None and claim.start <= self._tick.at)
-        return self._ahead | {job.job_id} if due else {job.job_id}
+        claims = self._promised.claims
+        claim = claims.get(job.job_id)
+        if claim is None or (claim.start is not None and claim.start <= self._tick.at):
+            return self._ahead | {job.job_id}
+        return {job.job_id} | {other for other in self._ahead if claims[other].start is None}
 
     def claim_of(self, job: Job) -> Claim | None:
         """What is promised to the job."""

@@ -233,9 +233,10 @@ class Simulation:
             case JobRequeued():
                 self._wait(life, +1)
                 self._wake(self._us(event.not_before))
-            case StartPromised():
-                if life.promised_us is None and event.start is not None:
-                    life.promised_us = self._us(event.start)
+            case StartPromised() | PromiseMoved() if event.start is not None:
+                start_us = self._us(event.start)
+                life.promised_us = start_us if life.promised_us is None else life.promised_us
+                self._wake(start_us)
             case GpusEarmarked():
                 for run_id in event.victims:
                     self._evicted(run_id)

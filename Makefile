@@ -8,6 +8,7 @@ LOG := $(VENV)/install.log
 PIP := $(BIN)/python -I -m pip --no-input --disable-pip-version-check --quiet
 UV_VERSION := 0.13.9
 TEST_FLAGS ?=
+TEST_WORKERS ?= 3
 BENCH ?=
 UP_FLAGS ?=
 LOCK_FLAGS ?=
@@ -31,8 +32,8 @@ demo: setup ## start a cluster, run a gang and some small jobs on it, show what 
 up: setup ## keep a cluster running in the foreground; UP_FLAGS="--nodes 4 --gpus-per-node 8"
 	@exec $(BIN)/muster up $(UP_FLAGS)
 
-test: check ## everything that must be green: check, then all tests; TEST_FLAGS="-k gang"
-	@exec $(BIN)/python -I -m pytest -q $(TEST_FLAGS)
+test: check ## everything that must be green: check, then all tests; TEST_FLAGS="-k gang", TEST_WORKERS=0 one after the other
+	@exec $(BIN)/python -I -m pytest -q -n $(TEST_WORKERS) --dist loadfile $(TEST_FLAGS)
 
 check: lint types layers tidy ## what needs no server: lint, format, types, layers, tidy limits
 

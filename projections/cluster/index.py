@@ -172,8 +172,10 @@ def put_run(cluster: Cluster, run: Run) -> None:
     if before is None:
         _add(cluster.usage, use_of(run), run.gpus)
         _add(cluster.teams, run.team, run.gpus)
+        _add(cluster.staying, use_of(run), 1)
     if run.evicted_for and not (before is not None and before.evicted_for):
         _add(cluster.leaving, use_of(run), run.gpus)
+        _add(cluster.staying, use_of(run), -1)
     cluster.runs[run.run_id] = run
     if before is None or before.end != run.end:
         if before is not None and before.end is not None:
@@ -226,6 +228,8 @@ def drop_run(cluster: Cluster, run_id: RunId) -> None:
     _add(cluster.teams, run.team, -run.gpus)
     if run.evicted_for:
         _add(cluster.leaving, use_of(run), -run.gpus)
+    else:
+        _add(cluster.staying, use_of(run), -1)
     _keep(cluster.attention, run_id, wanted=False)
 
 

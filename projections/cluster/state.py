@@ -113,6 +113,7 @@ class Cluster:
         self.capacity: MutableMapping[str, int] = {}  # gpu type -> GPUs in the pool, or held on cordoned nodes
         self.usage: MutableMapping[Use, int] = {}  # GPUs, of all runs
         self.leaving: MutableMapping[Use, int] = {}  # GPUs, of runs that are to end for another job
+        self.staying: MutableMapping[Use, int] = {}  # runs that are not
         self.wanted: MutableMapping[Want, int] = {}  # GPUs
         self.teams: MutableMapping[TeamId, int] = {}  # GPUs of all runs of a team: `usage`, summed
         self.tallies: MutableMapping[TeamId, Tally] = {}
@@ -157,6 +158,7 @@ FORKED: Final = (
     "capacity",
     "usage",
     "leaving",
+    "staying",
     "wanted",
     "teams",
     "tallies",

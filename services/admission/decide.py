@@ -146,7 +146,7 @@ class Desk:
         """The gravest of what stands against jobs like this one, whoever is before them in their queue."""
         standing, shape, team = self._standing, alike.shape, alike.team
         gpus = least_gpus(shape)
-        block = standing.blocked(team, shape.gpu_types, gpus, preemptible=not alike.firm)
+        block = standing.blocked(team, shape.gpu_types, gpus, preemptible=not alike.firm, rank=alike.rank)
         if block is not None and block.code is HoldCode.QUEUE_PAUSED:
             return block.code
         if (code := self._possible.fault(shape)) is not None:

@@ -7,6 +7,7 @@ from events.base import Event, JobId
 from events.job import AdmissionWithdrawn, HoldCode
 from projections.cluster.index import line_of
 from projections.cluster.job import JobState
+from projections.cluster.quota.claims import BY_CLASS
 from projections.cluster.quota.entitlement import Standing
 from projections.cluster.state import Cluster, Line
 from projections.cluster.tick import Tick
@@ -36,7 +37,10 @@ def withdrawn(
         else:
             kept.append(line)
     if not standing.sole:
-        for line in sorted(kept, key=lambda line: not standing.certain(line.shape.gpu_types)):
+        by_class = cluster.policy.order in BY_CLASS
+        for line in sorted(
+            kept, key=lambda line: (not standing.certain(line.shape.gpu_types), line.rank if by_class else 0)
+        ):
             waiting = cluster.admitted.count(line) - earmarked[line]
             if waiting and _against(standing, line, waiting) is None:
                 standing.claim(line, waiting)
@@ -49,7 +53,7 @@ def withdrawn(
 def _against(standing: Standing, line: Line, jobs: int = 1) -> HoldCode | None:
     """What stands against so many jobs of a line."""
     shape, gpus = line.shape, jobs * least_gpus(line.shape)
-    block = standing.blocked(line.team, shape.gpu_types, gpus, preemptible=not line.firm, jobs=jobs)
+    block = standing.blocked(line.team, shape.gpu_types, gpus, preemptible=not line.firm, jobs=jobs, rank=line.rank)
     if block is None or standing.certain(shape.gpu_types) or block.code is HoldCode.RUNNING_MAX:
         return block.code if block is not None else None
     never = standing.never(line.team, shape.gpu_types, least_gpus(shape), preemptible=not line.firm)

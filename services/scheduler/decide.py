@@ -32,6 +32,7 @@ MOVES_MAX: Final = 3  # searches for moves in one round, likewise
 SHORT_MAX: Final = 10_000  # looked at in one round for being short, behind one that has no place
 FEW_PART: Final = 16  # of a line: if no more are short, they are looked up instead of the line gone through
 
+REPLACES: Final = frozenset({HoldCode.OVER_LIMIT, HoldCode.RUNNING_MAX})  # what ends when others of the queue do
 ROOM: Final = frozenset({HoldCode.NO_ROOM, HoldCode.SCATTERED, HoldCode.RESERVED})  # what passes by waiting
 
 
@@ -58,7 +59,7 @@ class Turn:
         self._standing = Standing(cluster, tick.at)
         self._limits = not self._standing.sole
         self._promised = Promised(cluster)
-        self._events = earmark.settle(cluster, tick)
+        self._events = earmark.settle(cluster, tick, self._standing)
         self._placed: set[JobId] = {e.job_id for e in self._events if isinstance(e, JobPlaced)}
         self._left = PLACED_MAX - len(self._placed)
         self._promises = Promises(cluster, tick, self._promised, self._events)
@@ -113,8 +114,12 @@ class Turn:
         """Why the job waits, and all behind it in its line; None where it does not, or they are to be tried still."""
         line = following.line
         if (barred := self._barred(line)) is not None:
+            if barred in REPLACES and following.stands is not Stands.FOR_SHORT and self._preempts(job, line):
+                self._jobs[job.job_id] = HoldCode.WAITS_FOR_PREEMPTED
+                return None
             behind = barred is HoldCode.BEHIND
             self._promises.lose(job, PromiseCause.POLICY if behind else PromiseCause.CHANGED)
+            self._shut_for(line, barred)
             return barred
         found = self._find(job, line)
         if isinstance(found, Placement):
@@ -149,9 +154,12 @@ class Turn:
         if block is None:
             open_to_it = self._standing.open_types(line.team, shape.gpu_types, gpus, preemptible=preemptible)
             return HoldCode.BEHIND if open_to_it and not self._unshut(line, open_to_it) else None
-        if self._standing.strict(line.team):
-            self._shut_in.setdefault(line.team, set()).update(self._types(shape.gpu_types))
         return block.code
+
+    def _shut_for(self, line: Line, barred: HoldCode) -> None:
+        """A strict queue waits with its job that a bound holds up."""
+        if barred is not HoldCode.BEHIND and self._standing.strict(line.team):
+            self._shut_in.setdefault(line.team, set()).update(self._types(line.shape.gpu_types))
 
     def _types(self, gpu_types: Iterable[str]) -> tuple[str, ...]:
         return tuple(gpu_types) or tuple(sorted(self._cluster.capacity))
@@ -171,6 +179,15 @@ class Turn:
             self._shut_in.setdefault(line.team, set()).update(types)
             return True
         return False
+
+    def _asks_others(self, line: Line) -> Shape | None:
+        """What victims are looked for: the shape on the types that are open to it, or would be without them; None for none."""
+        shape = line.shape
+        gpus, types = shape.min_gpus or shape.gpus, self._types(shape.gpu_types)
+        if self._limits:
+            types = self._standing.open_types(line.team, types, gpus, preemptible=not line.firm, rank=line.rank)
+        types = self._unshut(line, types) if types else ()
+        return shape._replace(gpu_types=types) if types else None
 
     def _asks(self, line: Line) -> tuple[Shape, int | None]:
         """What may be looked for: the shape on the types that are open to it, and how many GPUs at the most."""
@@ -232,11 +249,12 @@ class Turn:
         self._placed.add(job.job_id)
         self._left -= 1
 
-    def _count(self, job: Job, shares: tuple[NodeShare, ...]) -> None:
-        """Its team has these from now on."""
+    def _count(self, job: Job, shares: tuple[NodeShare, ...], *, aside: bool = False) -> None:
+        """Its team has these from now on, or once they are free."""
         gpu_type = self._cluster.nodes[shares[0].node_id].gpu_type
         gpus = sum(share.slots.bit_count() for share in shares)
-        self._standing.take(job.team, gpu_type, gpus, rank=job.rank, preemptible=job.spec.preemptible)
+        count = self._standing.set_aside if aside else self._standing.take
+        count(job.team, gpu_type, gpus, rank=job.rank, preemptible=job.spec.preemptible)
 
     def _try_short(self, line: Line, first: Job) -> None:
         """Jobs that would be gone before promised starts have their turn, though the first of their line has no place."""
@@ -288,10 +306,11 @@ class Turn:
             return False
         if self._found * len(self._cluster.runs) >= FOUND_MAX:
             return False
-        if not self._somebody(job):
+        asked = self._asks_others(line) if self._somebody(job) else None
+        if asked is None:
             return False
         self._searches += 1
-        found = preempt(self._scene(job), job, self._asks(line)[0])
+        found = preempt(self._scene(job), job, asked)
         if found is None:
             self._searched.add(alike)
             return False
@@ -300,7 +319,7 @@ class Turn:
         self._events.append(
             GpusEarmarked(**self._tick.of_job(job), shares=found.shares, victims=found.victims, ranks=found.ranks)
         )
-        self._count(job, found.shares)
+        self._count(job, found.shares, aside=True)
         for run_id in found.victims:
             run = self._cluster.runs[run_id]
             self._evicted.add(run_id)
@@ -330,5 +349,5 @@ class Turn:
             self._promises.set_aside(self._cluster.jobs[self._cluster.runs[move.run_id].job_id], move.shares)
             self._evicted.add(move.run_id)
         self._events += told
-        self._count(job, found.placement.shares)
+        self._count(job, found.placement.shares, aside=True)
         return True

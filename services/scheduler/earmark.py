@@ -1,29 +1,57 @@
 """What was set aside for a job: whether all of it is free by now, or it is to be given up."""
 
+from collections.abc import Sequence
+
 from events.base import Event, JobId, run_id_of
 from events.job import EarmarkCause, EarmarkDropped, JobPlaced, NodeShare
 from projections.cluster.job import Earmark, JobState
 from projections.cluster.node import NodeState
+from projections.cluster.quota.entitlement import Standing
 from projections.cluster.state import Cluster
 from projections.cluster.tick import Tick
 
 
-def settle(cluster: Cluster, tick: Tick) -> list[Event]:
+def settle(cluster: Cluster, tick: Tick, standing: Standing) -> list[Event]:
     """A placement for each job whose set is complete, an end for each earmark that cannot become so; in order of age.
 
-    A node that is suspect keeps what is set aside on it: its silence is judged within the minute, and who was stopped
-    for it would have been stopped for nothing.
+    Complete is a set that is free, and that the limits hold beside all that runs still. A node that is suspect keeps
+    what is set aside on it: its silence is judged within the minute, and who was stopped for it would have been stopped
+    for nothing. `standing` has counted the earmarks; it follows what becomes of them.
     """
     events: list[Event] = []
-    for earmark in sorted(cluster.earmarks.values(), key=lambda earmark: (earmark.position, earmark.job_id)):
+    earmarks = sorted(cluster.earmarks.values(), key=lambda earmark: (earmark.position, earmark.job_id))
+    beyond = _beyond(cluster, earmarks, standing)
+    for earmark in earmarks:
         job = cluster.jobs[earmark.job_id]
-        if not _wanted(cluster, job.job_id):
+        if not _wanted(cluster, job.job_id) or job.job_id in beyond:
             events.append(EarmarkDropped(**tick.of_job(job), cause=EarmarkCause.CHANGED))
         elif any(not _whole(cluster, earmark.job_id, share) for share in earmark.shares):
             events.append(EarmarkDropped(**tick.of_job(job), cause=EarmarkCause.NODE))
         elif job.state is JobState.ADMITTED and all(_free(cluster, share) for share in earmark.shares):
-            events.append(_placed(cluster, earmark, tick))
+            gpu_type, gpus = _size(cluster, earmark)
+            if standing.holds_now(job.team, gpu_type, gpus):
+                standing.arrive(job.team, gpu_type, gpus)
+                events.append(_placed(cluster, earmark, tick))
     return events
+
+
+def _beyond(cluster: Cluster, earmarks: Sequence[Earmark], standing: Standing) -> set[JobId]:
+    """Those, the youngest first, that a limit will not hold even when all that ends has ended: one was lowered since."""
+    beyond = set[JobId]()
+    for earmark in reversed(earmarks):
+        team = cluster.jobs[earmark.job_id].team
+        gpu_type, gpus = _size(cluster, earmark)
+        standing.keep_aside(team, gpu_type, -gpus)
+        if standing.short(team, gpu_type, gpus):
+            beyond.add(earmark.job_id)
+        else:
+            standing.keep_aside(team, gpu_type, gpus)
+    return beyond
+
+
+def _size(cluster: Cluster, earmark: Earmark) -> tuple[str, int]:
+    gpu_type = cluster.nodes[earmark.shares[0].node_id].gpu_type
+    return gpu_type, sum(share.slots.bit_count() for share in earmark.shares)
 
 
 def _wanted(cluster: Cluster, job_id: JobId) -> bool:

@@ -9,6 +9,7 @@ from events.base import RunId, TeamId
 from events.job import NodeShare
 from projections.cluster.job import PRIORITY_RANK, Job, Run, Shape
 from projections.cluster.placing.misfit import least
+from services.scheduler.relief import relieved
 from services.scheduler.scene import Scene
 from services.scheduler.search import Found
 from services.scheduler.spots import Ground, ranks_of
@@ -27,6 +28,7 @@ class Preemption(NamedTuple):
 def preempt(scene: Scene, job: Job, asked: Shape | None = None) -> Preemption | None:
     """The destination and victims for a job that found no place; None where nobody may be stopped for it, or not enough.
 
+    Also for one that a limit keeps from what is free: then victims are such that all its queues keep their limits.
     The scene is as it was: whoever goes on with the answer takes it from the room and from what teams use, and notes
     the victims in `scene.evicted`. GPU types are tried in the job's order. An elastic gang gets its least. `asked`: the
     job's shape with fewer types, where limits close some to it.
@@ -56,7 +58,8 @@ def _may_suffice(scene: Scene, job: Job, gpu_type: str, gpus: int) -> bool:
     field = scene.field(gpu_type)
     claimable = (count for key, count in field.claimable.items() if _fair_game(scene, job, key, gpu_type, over))
     most = sum(claimable)
-    return most > 0 and free + field.soon + most >= gpus
+    limited = not scene.standing.holds_now(job.team, gpu_type, gpus)  # then those of other types may count
+    return (most > 0 or limited) and free + field.soon + most >= gpus
 
 
 def _fair_game(scene: Scene, job: Job, whose: tuple[TeamId, int], gpu_type: str, over: dict[TeamId, bool]) -> bool:
@@ -70,29 +73,33 @@ def _fair_game(scene: Scene, job: Job, whose: tuple[TeamId, int], gpu_type: str,
 
 
 def _on_type(scene: Scene, job: Job, shape: Shape, gpu_type: str) -> Found | None:
-    """The cheapest legal answer on one GPU type: the least lost; or, if that takes too much of others, own runs first."""
+    """The cheapest legal answer on one GPU type: the least lost; or, if that takes too much of others, own runs first.
+
+    Own runs come first, too, where a limit is short: they count against each that the job counts against.
+    """
     ground = Ground(scene, shape, gpu_type)
-    for own_first in (False, True):
-        claims = Claims(scene, job, ground, own_first=own_first)
+    for own_first in (True,) if scene.standing.short(job.team, gpu_type, shape.gpus) else (False, True):
+        claims = Claims(scene, job, gpu_type, own_first=own_first)
         found = ground.cheapest(shape, claims)
-        if found is not None and claims.legal(found.victims, shape.gpus):
-            return found
         if found is None:
             return None
+        victims = relieved(scene, job, gpu_type, shape.gpus, budget=claims, victims=found.victims)
+        if victims is not None and claims.legal(victims, shape.gpus):
+            return found._replace(victims=victims)
     return None
 
 
 class Claims:
     """Which runs a job may have stopped, and what each loses: GPU-seconds since it last saved, or began."""
 
-    def __init__(self, scene: Scene, job: Job, ground: Ground, *, own_first: bool) -> None:
+    def __init__(self, scene: Scene, job: Job, gpu_type: str, *, own_first: bool) -> None:
         self._scene = scene
         self._job = job
-        self._runs = ground.field.runs
-        self._field = ground.field
+        self._runs = scene.cluster.runs
+        self._gpu_type = gpu_type
         self._others_cost = 1 << 40 if own_first else 0  # a GPU: one of another team is dearer than all of its own
         self._lost: dict[RunId, int | None] = {}
-        self._over: dict[TeamId, int] = {}
+        self._over: dict[tuple[TeamId, str], int] = {}
 
     def cost(self, run_id: RunId) -> int | None:
         """What its end loses; None when it may not be stopped for the job."""
@@ -104,7 +111,7 @@ class Claims:
             return None
         if run.team == self._job.team:
             return lost
-        return lost + run.gpus * self._others_cost if self._over_of(run.team) > 0 else None
+        return lost + run.gpus * self._others_cost if self._over_of(run) > 0 else None
 
     def claim(self, run_id: RunId) -> bool:
         """It counts as gone; False when its team no longer has more than its share."""
@@ -129,22 +136,25 @@ class Claims:
                 if not self.claim(run_id):
                     return False
                 claimed.append(run_id)
+            if self._scene.standing.short(self._job.team, self._gpu_type, gpus):
+                return False
             if all(self._runs[run_id].team == self._job.team for run_id in victims):
                 return True  # its team has no more than before
-            return self._scene.standing.within(self._job.team, self._field.gpu_type, gpus, rank=LAST_CLASS)
+            return self._scene.standing.within(self._job.team, self._gpu_type, gpus, rank=LAST_CLASS)
         finally:
             for run_id in claimed:
                 self.restore(run_id)
 
-    def _over_of(self, team: TeamId) -> int:
-        over = self._over.get(team)
+    def _over_of(self, run: Run) -> int:
+        over = self._over.get((run.team, run.gpu_type))
         if over is None:
-            over = self._over[team] = self._scene.standing.over(team, self._field.gpu_type, self._job.team)
+            over = self._scene.standing.over(run.team, run.gpu_type, self._job.team)
+            self._over[run.team, run.gpu_type] = over
         return over
 
     def _look_at(self, run: Run) -> int | None:
         """What does not change during the search."""
-        lost = self._field.lost.get(run.run_id)
+        lost = self._scene.field(run.gpu_type).lost.get(run.run_id)
         if lost is None or run.job_id in self._job.evicted_for:
             return None
         if run.team == self._job.team and run.rank <= self._job.rank:

@@ -51,18 +51,20 @@ def tier_of(code: HoldCode) -> Tier:
 
 def reason_of(cluster: Cluster, job: Job, standing: Standing, *, at: datetime) -> Reason:
     """The gravest of the reasons that hold at `at`; `NOT_EVALUATED` when nothing stands against the job."""
-    counted = standing if job.state is JobState.ADMITTED else _with_claims(cluster, at)
+    queued = job.state is JobState.QUEUED
+    counted = _with_claims(cluster, at) if queued else standing
     gpus, firm = job.shape.min_gpus or job.shape.gpus, not job.spec.preemptible
-    block = counted.blocked(job.team, job.shape.gpu_types, gpus, preemptible=not firm)
+    rank = job.rank if queued else None
+    block = counted.blocked(job.team, job.shape.gpu_types, gpus, preemptible=not firm, rank=rank)
     if block is not None and block.code is HoldCode.QUEUE_PAUSED:
         return Reason(block.code, block)
-    if job.state is JobState.QUEUED and job.not_before is not None and job.not_before > at:
+    if queued and job.not_before is not None and job.not_before > at:
         return Reason(HoldCode.BACKING_OFF)
     if not could_hold(cluster, job.shape, ANY_STATE):
         return Reason(misfit(Room(cluster), job.shape).code)
-    if job.state is JobState.ADMITTED and job.job_id in cluster.earmarks:
+    if not queued and job.job_id in cluster.earmarks:
         return Reason(HoldCode.WAITS_FOR_PREEMPTED)
-    if job.state is JobState.QUEUED:
+    if queued:
         return Reason(block.code, block) if block is not None else _of_queued(cluster, job, counted)
     return _of_admitted(cluster, job, standing, block=block, at=at)
 

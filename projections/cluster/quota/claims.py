@@ -8,11 +8,35 @@ from typing import Final
 
 from events.base import TeamId
 from events.job import IMPOSSIBLE
+from events.policy import JobOrder
 from projections.cluster.job import Job, JobState
-from projections.cluster.state import Cluster
+from projections.cluster.quota.tree import ALL_TYPES
+from projections.cluster.state import Cluster, Use
 
 Sums = defaultdict[str, defaultdict[str, int]]  # gpu type -> team or queue -> GPUs
+BY_CLASS: Final = frozenset({JobOrder.FAIR, JobOrder.PRIORITY})
 DUE_MAX: Final = 10_000  # jobs whose back-off is over, and of which no round has said anything yet
+
+
+class Held:
+    """GPUs by type and queue, and jobs by queue, as limits count them."""
+
+    def __init__(self) -> None:
+        self.gpus = _sums()
+        self.all: defaultdict[str, int] = defaultdict(int)  # of `gpus`, over all types
+        self.jobs: defaultdict[str, int] = defaultdict(int)
+
+    def add(self, path: Sequence[str], gpu_type: str, gpus: int, jobs: int) -> None:
+        """So many more at each of these queues; less, if negative. `ALL_TYPES`: of a type that is not known yet."""
+        of_type = self.gpus[gpu_type]
+        for name in path:
+            of_type[name] += gpus
+            self.all[name] += gpus
+            self.jobs[name] += jobs
+
+    def of(self, name: str, gpu_type: str) -> int:
+        """GPUs of a queue, of a type or of all."""
+        return self.all[name] if gpu_type == ALL_TYPES else self.gpus[gpu_type][name]
 
 
 class Claims:
@@ -25,12 +49,12 @@ class Claims:
         self._tree = cluster.tree
         self.path = cluster.tree.path
         self.used = _sums()  # by runs that are not leaving, and earmarked
-        self.held = _sums()  # by all runs, and earmarked
+        self.now = Held()  # by all runs
+        self.then = Held()  # by those that are not leaving, and earmarked: once what is decided has happened
+        self.milder: dict[int, Held] = {}  # of `then`, by class: preemptible, and not only earmarked; of a team alone
         self.firm = _sums()  # of `used`, what cannot be preempted
         self.mild: defaultdict[tuple[str, str, int], int] = defaultdict(int)  # (queue, type, rank): the rest, of a team
         self.total: defaultdict[str, int] = defaultdict(int)  # of `used`, over all types
-        self.all: defaultdict[str, int] = defaultdict(int)  # of `held`, likewise
-        self.running: defaultdict[str, int] = defaultdict(int)  # jobs that have GPUs
         self.wanted = _sums()  # by waiting jobs, at the first name of a team's path
         self._cluster = cluster
         self._favourite = type_of(cluster, ())
@@ -62,22 +86,39 @@ class Claims:
             for name in path:
                 firm[name] += gpus
 
-    def hold(self, team: str, gpu_type: str, gpus: int, *, jobs: int = 0) -> None:
-        """The team holds so many more, whether they are leaving or not, and so many more jobs have GPUs."""
-        held = self.held[gpu_type]
-        for name in self.path(team):
-            held[name] += gpus
-            self.all[name] += gpus
-            self.running[name] += jobs
+    def hold(self, use: Use, gpus: int, *, jobs: int) -> None:
+        """The team holds so many more, now and then, and so many more of its jobs have GPUs."""
+        self.now.add(self.path(use.team), use.gpu_type, gpus, jobs)
+        self.keep(use, gpus, jobs=jobs)
+
+    def wait(self, use: Use, gpus: int, *, jobs: int) -> None:
+        """So many jobs of the team, which may run and wait, count as holding what they ask for.
+
+        In an order that does not go by class, who waits gives way to nobody.
+        """
+        by_class = self._cluster.policy.order in BY_CLASS
+        self.hold(use if by_class else use._replace(preemptible=False), gpus, jobs=jobs)
+
+    def keep(self, use: Use, gpus: int, *, jobs: int) -> None:
+        """The team will hold so many more, by so many more jobs, once what is decided has happened; less, if negative."""
+        path = self.path(use.team)
+        self.then.add(path, use.gpu_type, gpus, jobs)
+        if use.preemptible:
+            self.milder.setdefault(use.rank, Held()).add(path[:1], use.gpu_type, gpus, jobs)
+
+    def less_urgent(self, rank: int) -> list[Held]:
+        """What will be held by preemptible jobs of each class below this one, at the first name of each team's path."""
+        return [held for of, held in sorted(self.milder.items()) if of > rank]
 
     def _count_runs(self, cluster: Cluster) -> None:
         for use, gpus in cluster.usage.items():
             left = gpus - cluster.leaving.get(use, 0)
             self.use(use.team, use.gpu_type, left, rank=use.rank, preemptible=use.preemptible)
-            self.hold(use.team, use.gpu_type, gpus)
+            self.now.add(self.path(use.team), use.gpu_type, gpus, 0)
+            self.keep(use, left, jobs=cluster.staying.get(use, 0))
         for team, tally in cluster.tallies.items():
             if tally.placed:
-                self.hold(team, "", 0, jobs=tally.placed)
+                self.now.add(self.path(team), ALL_TYPES, 0, tally.placed)
 
     def _count_wanted(self, cluster: Cluster, at: datetime, without: Mapping[tuple[TeamId, str], int]) -> None:
         stopped = {team for team in cluster.tallies if self._tree.stopped(team)}
@@ -101,9 +142,13 @@ class Claims:
             gpu_type = cluster.nodes[earmark.shares[0].node_id].gpu_type
             gpus = sum(share.slots.bit_count() for share in earmark.shares)
             self.use(job.team, gpu_type, gpus, rank=job.rank, preemptible=job.spec.preemptible)
-            waits = job.state is not JobState.PLACED
-            self.hold(job.team, gpu_type, gpus, jobs=int(waits))
-            if waits and not job.cancel and job.not_before is None and job.hold not in IMPOSSIBLE:
+            self.then.add(self.path(job.team), gpu_type, gpus, 1)
+            if (
+                job.state is not JobState.PLACED
+                and not job.cancel
+                and job.not_before is None
+                and job.hold not in IMPOSSIBLE
+            ):
                 self._want(job, -job.shape.gpus)
 
     def _want(self, job: Job, gpus: int) -> None:

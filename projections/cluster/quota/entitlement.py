@@ -15,7 +15,7 @@ from projections.cluster.job import PRIORITY_RANK
 from projections.cluster.quota.claims import Claims
 from projections.cluster.quota.shares import UNBOUNDED, Shares
 from projections.cluster.quota.tree import ALL_TYPES
-from projections.cluster.state import Cluster, Line
+from projections.cluster.state import Cluster, Line, Use
 
 CLASSES: Final = len(PRIORITY_RANK)
 NO_CLASS: Final = -1  # of what is less urgent than nothing
@@ -29,6 +29,20 @@ class Block(NamedTuple):
     queue: str  # whose bound it is: the team's own queue, or one above it
     bound: int  # GPUs, or jobs
     used: int  # of it, without the job
+
+
+class Short(NamedTuple):
+    """A limit that a job would be beyond, once all that is decided has happened."""
+
+    queue: str
+    gpu_type: str  # whose GPUs count; `ALL_TYPES`: of all
+    by: int  # GPUs; or jobs
+    bound: int
+    jobs: bool = False
+
+    def same(self, other: "Short") -> bool:
+        """Whether it is the same limit, however far beyond it the job would be."""
+        return self._replace(by=other.by) == other
 
 
 class Standing:
@@ -91,11 +105,20 @@ class Standing:
         return max(0, min((used[name] - entitled.get(name, 0) for name in apart), default=0))
 
     def blocked(
-        self, team: TeamId, gpu_types: Sequence[str], gpus: int, *, preemptible: bool, jobs: int = 1
+        self,
+        team: TeamId,
+        gpu_types: Sequence[str],
+        gpus: int,
+        *,
+        preemptible: bool,
+        jobs: int = 1,
+        rank: int | None = None,
     ) -> Block | None:
         """What stands against a job on all the types it accepts (none: any); None where one of them is open to it.
 
-        Or against several jobs, that need so many GPUs together.
+        Or against several jobs, that need so many GPUs together. With `rank`, what stands against jobs of that class for
+        good: limits count what will be held once what is decided has happened, and where the policy lets others be
+        stopped, neither less urgent preemptible jobs of the team, nor, above its own queue, what it is entitled to.
 
         Of several types it is what stands against the one nearest to open; of one type, what is least likely to pass.
         """
@@ -103,11 +126,13 @@ class Standing:
             return None
         if (stopped := self._stopped(team)) is not None:
             return stopped
-        many = self._too_many(team, jobs)
+        rank = rank if self._cluster.policy.preemption else None
+        many = self._too_many(team, jobs, rank)
         accepted = self._accepted(gpu_types)
-        blocks = [self._block(team, gpu_type, gpus, firm=not preemptible) or many for gpu_type in accepted] or [many]
-        found = [block for block in blocks if block is not None]
-        return max(found, key=_gravity) if len(found) == len(blocks) else None
+        found = (self._block(team, gpu_type, gpus, firm=not preemptible, rank=rank) for gpu_type in accepted)
+        blocks = [block or many for block in found] or [many]
+        closed = [block for block in blocks if block is not None]
+        return max(closed, key=_gravity) if len(closed) == len(blocks) else None
 
     def never(self, team: TeamId, gpu_types: Sequence[str], gpus: int, *, preemptible: bool) -> bool:
         """Whether a job is larger than a bound of its team lets any job be, on each type that it accepts (none: any)."""
@@ -115,14 +140,42 @@ class Standing:
             return False
         return all(gpus > self._most(team, gpu_type, firm=not preemptible) for gpu_type in accepted)
 
-    def open_types(self, team: TeamId, gpu_types: Sequence[str], gpus: int, *, preemptible: bool) -> tuple[str, ...]:
-        """Of the types that a job accepts (none: any), those that the cluster has and that no bound closes to it."""
+    def open_types(
+        self, team: TeamId, gpu_types: Sequence[str], gpus: int, *, preemptible: bool, rank: int | None = None
+    ) -> tuple[str, ...]:
+        """Of the types that a job accepts (none: any), those that the cluster has and that no bound closes to it.
+
+        `rank`: as for `blocked`.
+        """
         accepted = self._accepted(gpu_types)
         if self.sole:
             return tuple(accepted)
-        if self._stopped(team) is not None or self._too_many(team, 1) is not None:
+        rank = rank if self._cluster.policy.preemption else None
+        if self._stopped(team) is not None or self._too_many(team, 1, rank) is not None:
             return ()
-        return tuple(t for t in accepted if self._block(team, t, gpus, firm=not preemptible) is None)
+        return tuple(t for t in accepted if self._block(team, t, gpus, firm=not preemptible, rank=rank) is None)
+
+    def short(self, team: TeamId, gpu_type: str, gpus: int) -> list[Short]:
+        """The limits, the team's own first, that one more job would be beyond once what is decided has happened."""
+        if self.sole:
+            return []
+        found = []
+        for name in self._claims.path(team):
+            for bound, counted in self._limits(name, gpu_type):
+                if (by := self._claims.then.of(name, counted) + gpus - bound) > 0:
+                    found.append(Short(name, counted, by, bound))
+            most = self._running_max(name)
+            if most is not None and (by := self._claims.then.jobs[name] + 1 - most) > 0:
+                found.append(Short(name, ALL_TYPES, by, most, jobs=True))
+        return found
+
+    def holds_now(self, team: TeamId, gpu_type: str, gpus: int) -> bool:
+        """Whether no limit stands against one more job beside all that runs, also what is leaving; earmarks aside."""
+        return self.sole or all(
+            all(self._claims.now.of(name, counted) + gpus <= bound for bound, counted in self._limits(name, gpu_type))
+            and ((most := self._running_max(name)) is None or self._claims.now.jobs[name] < most)
+            for name in self._claims.path(team)
+        )
 
     def certain(self, gpu_types: Sequence[str]) -> bool:
         """Whether the cluster has but one of the types that a job accepts (none: any): it can only go there."""
@@ -132,8 +185,12 @@ class Standing:
         """GPUs of the type that the team may have more until a limit, its own or one above; `UNBOUNDED` without one."""
         if self.sole:
             return UNBOUNDED
-        bounds = (bound - held for name in self._claims.path(team) for bound, held in self._limits(name, gpu_type))
-        return max(0, min(bounds, default=UNBOUNDED))
+        left = (
+            bound - self._held(name, counted)
+            for name in self._claims.path(team)
+            for bound, counted in self._limits(name, gpu_type)
+        )
+        return max(0, min(left, default=UNBOUNDED))
 
     def strict(self, team: TeamId) -> bool:
         """Whether a job of the team that cannot start holds up those behind it that want the same type."""
@@ -152,10 +209,25 @@ class Standing:
         return tuple(self._per_weight(name) for name in reversed(self._claims.path(team)))
 
     def take(self, team: TeamId, gpu_type: str, gpus: int, *, rank: int, preemptible: bool) -> None:
-        """The round gives the team these, for a job more. Not for one that has them earmarked: it is counted already."""
+        """The round gives the team these, for a job more. For one that has them earmarked: `arrive`."""
         self._claims.use(team, gpu_type, gpus, rank=rank, preemptible=preemptible)
         if not self.sole:
-            self._claims.hold(team, gpu_type, gpus, jobs=1)
+            self._claims.hold(Use(team, gpu_type, rank, preemptible), gpus, jobs=1)
+
+    def set_aside(self, team: TeamId, gpu_type: str, gpus: int, *, rank: int, preemptible: bool) -> None:
+        """The round sets these aside for one more job of the team."""
+        self._claims.use(team, gpu_type, gpus, rank=rank, preemptible=preemptible)
+        self.keep_aside(team, gpu_type, gpus)
+
+    def arrive(self, team: TeamId, gpu_type: str, gpus: int) -> None:
+        """The round gives the team what was set aside for a job of it, and counted."""
+        if not self.sole:
+            self._claims.now.add(self._claims.path(team), gpu_type, gpus, 1)
+
+    def keep_aside(self, team: TeamId, gpu_type: str, gpus: int) -> None:
+        """So much is set aside for a job of the team as far as limits count it; negative: it is not any more."""
+        if not self.sole:
+            self._claims.then.add(self._claims.path(team), gpu_type, gpus, 1 if gpus > 0 else -1)
 
     def claim(self, line: Line, jobs: int) -> None:
         """So many jobs of a line, which may run and wait, count too; with the fewest GPUs that they start with.
@@ -169,11 +241,14 @@ class Standing:
         else:
             self._claims.use(line.team, wanted, gpus, rank=NO_CLASS, preemptible=True)
         if not self.sole:
-            self._claims.hold(line.team, wanted if certain else ALL_TYPES, gpus, jobs=jobs)
+            counted = wanted if certain else ALL_TYPES
+            self._claims.wait(Use(line.team, counted, line.rank, not line.firm), gpus, jobs=jobs)
 
     def give(self, team: TeamId, gpu_type: str, gpus: int, *, rank: int, preemptible: bool) -> None:
-        """The round takes these from the team. For its limits they count until their agents have given them back."""
+        """The round takes what a run has from the team; negative: back. Limits count it until its agents have given it back."""
         self._claims.use(team, gpu_type, -gpus, rank=rank, preemptible=preemptible)
+        if not self.sole:
+            self._claims.keep(Use(team, gpu_type, rank, preemptible), -gpus, jobs=-1 if gpus > 0 else 1)
 
     # What these ask
 
@@ -193,24 +268,27 @@ class Standing:
         stop, by = self._tree.stop(team)
         return Block(HoldCode.QUEUE_PAUSED, by, 0, 0) if stop is not QueueStop.NONE else None
 
-    def _too_many(self, team: TeamId, jobs: int) -> Block | None:
+    def _too_many(self, team: TeamId, jobs: int, rank: int | None) -> Block | None:
         """The queue that runs as many jobs as it may, with so many more."""
+        own = self._claims.path(team)[0]
         for name in self._claims.path(team):
-            queue = self._tree.queues.get(TeamId(name))
-            if queue is None or queue.running_max is None:
+            if (most := self._running_max(name)) is None:
                 continue
-            if (running := self._claims.running[name]) + jobs > queue.running_max:
-                return Block(HoldCode.RUNNING_MAX, name, queue.running_max, running)
+            running = max(self._claims.now.jobs[name], self._claims.then.jobs[name])
+            counted = running
+            if rank is not None:
+                gone = sum(held.jobs[own] for held in self._claims.less_urgent(rank))
+                counted = self._claims.then.jobs[name] - gone
+            if counted + jobs > most:
+                return Block(HoldCode.RUNNING_MAX, name, most, running)
         return None
 
-    def _block(self, team: TeamId, gpu_type: str, gpus: int, *, firm: bool) -> Block | None:
-        blocks = [
-            Block(HoldCode.EXCEEDS_LIMIT if gpus > bound else HoldCode.OVER_LIMIT, name, bound, held)
-            for name in self._claims.path(team)
-            if name in self._tree.bounds
-            for bound, held in self._limits(name, gpu_type)
-            if held + gpus > bound
-        ]
+    def _running_max(self, name: str) -> int | None:
+        queue = self._tree.queues.get(TeamId(name))
+        return queue.running_max if queue is not None else None
+
+    def _block(self, team: TeamId, gpu_type: str, gpus: int, *, firm: bool, rank: int | None) -> Block | None:
+        blocks = list(self._over_limits(team, gpu_type, gpus, rank))
         if firm:
             blocks += [
                 Block(HoldCode.EXCEEDS_FLOOR if gpus > bound else HoldCode.OVER_FLOOR, name, bound, used)
@@ -219,6 +297,20 @@ class Standing:
                 if used + gpus > bound
             ]
         return min(blocks, key=_gravity, default=None)
+
+    def _over_limits(self, team: TeamId, gpu_type: str, gpus: int, rank: int | None) -> Iterator[Block]:
+        path, then = self._claims.path(team), self._claims.then
+        milder = self._claims.less_urgent(rank) if rank is not None else []
+        for name in path:
+            for bound, counted in self._limits(name, gpu_type) if name in self._tree.bounds else ():
+                if (held := self._held(name, counted)) + gpus <= bound:
+                    continue
+                if rank is not None and gpus <= bound:
+                    if name != path[0] and self.entitles(team, gpu_type, gpus, rank=rank):
+                        continue  # what its siblings have too much of makes way for it
+                    if then.of(name, counted) - sum(each.of(path[0], counted) for each in milder) + gpus <= bound:
+                        continue
+                yield Block(HoldCode.EXCEEDS_LIMIT if gpus > bound else HoldCode.OVER_LIMIT, name, bound, held)
 
     def _most(self, team: TeamId, gpu_type: str, *, firm: bool) -> int:
         """GPUs of the largest job that the bounds of the team, and of the queues above it, allow."""
@@ -230,21 +322,23 @@ class Standing:
             known = self._largest[team, gpu_type, firm] = min(bounds, default=UNBOUNDED)
         return known
 
-    def _limits(self, name: str, gpu_type: str) -> Iterator[tuple[int, int]]:
-        """The bounds of a queue that use of the type must keep, and what counts against each: GPUs."""
+    def _limits(self, name: str, gpu_type: str) -> Iterator[tuple[int, str]]:
+        """The bounds of a queue that use of the type must keep: GPUs, and of which type, `ALL_TYPES` for all."""
         of_queue = self._tree.bounds.get(name, {})
         if (bounds := of_queue.get(gpu_type)) is not None:
-            held = self._claims.held[gpu_type][name]
             if bounds.limit is not None:
-                yield bounds.limit, held
+                yield bounds.limit, gpu_type
             if bounds.borrowing_limit is not None:
-                yield self._shares.floors(gpu_type).get(name, 0) + bounds.borrowing_limit, held
+                yield self._shares.floors(gpu_type).get(name, 0) + bounds.borrowing_limit, gpu_type
         if (bounds := of_queue.get(ALL_TYPES)) is not None:
-            held = self._claims.all[name]
             if bounds.limit is not None:
-                yield bounds.limit, held
+                yield bounds.limit, ALL_TYPES
             if bounds.borrowing_limit is not None:
-                yield self._shares.floor_of_all(name) + bounds.borrowing_limit, held
+                yield self._shares.floor_of_all(name) + bounds.borrowing_limit, ALL_TYPES
+
+    def _held(self, name: str, gpu_type: str) -> int:
+        """What counts against a bound for who would have GPUs at once."""
+        return max(self._claims.now.of(name, gpu_type), self._claims.then.of(name, gpu_type))
 
     def _firm(self, name: str, gpu_type: str) -> tuple[int, int]:
         """What a queue has for sure, and what it has of that for jobs that cannot be preempted.

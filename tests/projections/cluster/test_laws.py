@@ -175,12 +175,15 @@ def test_indexes_say_what_the_things_say(grown: History) -> None:
     assert set(cluster.attention) == asking
     used: Counter[Use] = Counter()
     leaving: Counter[Use] = Counter()
+    staying: Counter[Use] = Counter()
     for run in cluster.runs.values():
         used[use_of(run)] += run.gpus
         leaving[use_of(run)] += run.gpus if run.evicted_for else 0
+        staying[use_of(run)] += not run.evicted_for
     assert dict(cluster.usage) == dict(used)
     assert dict(cluster.teams) == dict(Counter(r.team for r in runs for _ in range(r.gpus)))
     assert dict(cluster.leaving) == {use: gpus for use, gpus in leaving.items() if gpus}
+    assert dict(cluster.staying) == {use: runs for use, runs in staying.items() if runs}
     capacity: Counter[str] = Counter()
     for node in cluster.nodes.values():
         capacity[node.gpu_type] += (node.pool & ~node.free if node.cordoned else node.pool).bit_count()
@@ -225,6 +228,7 @@ def indexes(cluster: Cluster) -> dict[str, object]:
             dict(cluster.capacity),
             dict(cluster.usage),
             dict(cluster.leaving),
+            dict(cluster.staying),
             dict(cluster.wanted),
             dict(cluster.tallies),
             dict(cluster.teams),

@@ -109,7 +109,7 @@ def test_an_earmark_is_not_weighed_twice() -> None:
     ids = {"at": world.at, "team": TeamId("t"), "job_id": JobId("j00001")}
     world.add(GpusEarmarked(**ids, shares=run.shares, victims=(run.run_id,)))  # type: ignore[arg-type]
 
-    world.queues(Queue(name=TeamId("t"), bounds=(Bounds(limit=12),)))
+    world.queues(Queue(name=TeamId("t"), bounds=(Bounds(limit=8),)))
     for number in range(2):
         world.submit(f"more{number}", 4)
 

@@ -14,6 +14,7 @@ from services.scheduler.scene import Scene
 from services.scheduler.search import Found
 from services.scheduler.spots import Ground, ranks_of
 
+DEAR: Final = 1 << 40  # a GPU: dearer than all that a job's own team could lose
 LAST_CLASS: Final = max(PRIORITY_RANK.values())
 
 
@@ -28,7 +29,8 @@ class Preemption(NamedTuple):
 def preempt(scene: Scene, job: Job, asked: Shape | None = None) -> Preemption | None:
     """The destination and victims for a job that found no place; None where nobody may be stopped for it, or not enough.
 
-    Also for one that a limit keeps from what is free: then victims are such that all its queues keep their limits.
+    Also for one that a limit keeps from what is free: then victims are such that all its queues keep their limits, and
+    beyond what its team is entitled to they are of its own team.
     The scene is as it was: whoever goes on with the answer takes it from the room and from what teams use, and notes
     the victims in `scene.evicted`. GPU types are tried in the job's order. An elastic gang gets its least. `asked`: the
     job's shape with fewer types, where limits close some to it.
@@ -38,9 +40,12 @@ def preempt(scene: Scene, job: Job, asked: Shape | None = None) -> Preemption | 
     shape = least(asked or job.shape)
     types = shape.gpu_types or tuple(sorted(scene.cluster.capacity))
     for gpu_type in types:
-        if not scene.standing.entitles(job.team, gpu_type, shape.gpus, rank=job.rank):
+        entitled = scene.standing.entitles(job.team, gpu_type, shape.gpus, rank=job.rank)
+        if not entitled and scene.standing.holds_now(job.team, gpu_type, shape.gpus):
             continue
-        if _may_suffice(scene, job, gpu_type, shape.gpus) and (found := _on_type(scene, job, shape, gpu_type)):
+        if not _may_suffice(scene, job, gpu_type, shape.gpus):
+            continue
+        if (found := _on_type(scene, job, shape, gpu_type, entitled=entitled)) is not None:
             return Preemption(found.shares, ranks_of(scene.cluster, found.shares), found.victims)
     return None
 
@@ -72,14 +77,17 @@ def _fair_game(scene: Scene, job: Job, whose: tuple[TeamId, int], gpu_type: str,
     return over[team]
 
 
-def _on_type(scene: Scene, job: Job, shape: Shape, gpu_type: str) -> Found | None:
+def _on_type(scene: Scene, job: Job, shape: Shape, gpu_type: str, *, entitled: bool) -> Found | None:
     """The cheapest legal answer on one GPU type: the least lost; or, if that takes too much of others, own runs first.
 
     Own runs come first, too, where a limit is short: they count against each that the job counts against.
     """
     ground = Ground(scene, shape, gpu_type)
-    for own_first in (True,) if scene.standing.short(job.team, gpu_type, shape.gpus) else (False, True):
-        claims = Claims(scene, job, gpu_type, own_first=own_first)
+    others: tuple[int | None, ...] = (0, DEAR)
+    if scene.standing.short(job.team, gpu_type, shape.gpus):
+        others = (DEAR,)
+    for others_cost in others if entitled else (None,):
+        claims = Claims(scene, job, gpu_type, others_cost=others_cost)
         found = ground.cheapest(shape, claims)
         if found is None:
             return None
@@ -92,12 +100,13 @@ def _on_type(scene: Scene, job: Job, shape: Shape, gpu_type: str) -> Found | Non
 class Claims:
     """Which runs a job may have stopped, and what each loses: GPU-seconds since it last saved, or began."""
 
-    def __init__(self, scene: Scene, job: Job, gpu_type: str, *, own_first: bool) -> None:
+    def __init__(self, scene: Scene, job: Job, gpu_type: str, *, others_cost: int | None) -> None:
+        """`others_cost`: what a GPU of another team costs more; None: only the job's own team is asked."""
         self._scene = scene
         self._job = job
         self._runs = scene.cluster.runs
         self._gpu_type = gpu_type
-        self._others_cost = 1 << 40 if own_first else 0  # a GPU: one of another team is dearer than all of its own
+        self._others_cost = others_cost
         self._lost: dict[RunId, int | None] = {}
         self._over: dict[tuple[TeamId, str], int] = {}
 
@@ -111,7 +120,9 @@ class Claims:
             return None
         if run.team == self._job.team:
             return lost
-        return lost + run.gpus * self._others_cost if self._over_of(run) > 0 else None
+        if self._others_cost is None or self._over_of(run) <= 0:
+            return None
+        return lost + run.gpus * self._others_cost
 
     def claim(self, run_id: RunId) -> bool:
         """It counts as gone; False when its team no longer has more than its share."""

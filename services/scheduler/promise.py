@@ -4,11 +4,11 @@ from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
 from typing import Final
 
-from events.base import Event, JobId
+from events.base import Event, JobId, NodeId
 from events.job import NodeShare, PromiseCause, PromiseDropped, PromiseMoved, StartPromised
 from events.policy import JobOrder
 from projections.cluster.job import Job, JobState, Promise, lasts
-from projections.cluster.node import NodeState
+from projections.cluster.node import NodeState, Slots
 from projections.cluster.state import Cluster
 from projections.cluster.tick import Tick
 from services.scheduler.future import Future, Plan, Taken, expected_end
@@ -147,10 +147,38 @@ class Promises:
         plan = self._plan(job, around=self._before(), instead=claim)
         if plan is not None:
             self._move(job, promise, plan, cause)
+        elif cause is PromiseCause.OVERTAKEN and self._waits_for_others(claim):
+            self._put_off(job, promise)
         elif urgent:
             self.lose(job, cause)
             return False
         return True
+
+    def _waits_for_others(self, claim: Claim) -> bool:
+        """Whether what was promised is only set aside for others, and not promised to anybody before: it comes back."""
+        if any(
+            other.job_id not in self._ahead and other is not claim
+            for other in self._promised.hit(claim.shares, end=None)
+        ):
+            return False
+        aside: dict[NodeId, Slots] = {}
+        for share in (share for other in self._aside for share in other.shares):
+            aside[share.node_id] = aside.get(share.node_id, 0) | share.slots
+        nodes = self._cluster.nodes
+        return any(share.slots & (nodes[share.node_id].marked | aside.get(share.node_id, 0)) for share in claim.shares)
+
+    def _put_off(self, job: Job, promise: Promise) -> None:
+        """It stands without a start, until what others have set aside is theirs and it is known for how long.
+
+        Given up, it would be another's until then, and taken from that again.
+        """
+        if promise.start is not None:
+            moved = PromiseMoved(
+                **self._tick.of_job(job), shares=promise.shares, start=None, cause=PromiseCause.OVERTAKEN
+            )
+            self._events.append(moved)
+            self._promised.drop(job.job_id)
+            self._promised.add(self._claim(job, promise.shares, None))
 
     def _fault(self, promise: Promise) -> PromiseCause | None:
         """What has happened to the GPUs that were promised."""
@@ -171,7 +199,8 @@ class Promises:
 
     def _bring_forward(self, job: Job, promise: Promise) -> None:
         """The promise is earlier if that is so: looked for where its own GPUs come free sooner, and for the first in order."""
-        if promise.at + MOVED_AGAIN_AFTER > self._tick.at or self._sooner >= SOONER_MAX:
+        lately = promise.start is not None and promise.at + MOVED_AGAIN_AFTER > self._tick.at
+        if lately or self._sooner >= SOONER_MAX:
             return
         free_at = self._free_at(promise)
         before = promise.start - EARLIER_BY if promise.start is not None else None

@@ -182,6 +182,18 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     estimate: str = ""  # one sentence about that
 
 
+class EntitledAsk(msgspec.Struct, frozen=True, kw_only=True):
+    """What may each queue claim now? Sent on `entitled`, answered by any control plane from its fold."""
+
+
+class Entitled(msgspec.Struct, frozen=True, kw_only=True):
+    """What queues may claim, each with all below it, as of a position."""
+
+    position: Position
+    leader: bool = False  # of whether the answer came from the leader
+    queues: dict[str, dict[str, int]] = {}  # by name and GPU type: GPUs; without those that may claim none
+
+
 class DryRunAsk(msgspec.Struct, frozen=True, kw_only=True):
     """What would become of this job, were it submitted now? Sent on `dry_run`, answered by any control plane."""
 

@@ -84,6 +84,11 @@ class Subjects(NamedTuple):
         return f"muster.{self.cell}.dry_run"
 
     @property
+    def entitled(self) -> str:
+        """Where control planes answer `EntitledAsk`."""
+        return f"muster.{self.cell}.entitled"
+
+    @property
     def asks(self) -> str:
         """Where the gate listens to all teams."""
         return f"muster.{self.cell}.ask.*"

@@ -3,7 +3,7 @@
 from typing import Any, Final, NamedTuple
 
 from events import fleet, head, job, node, operator, policy, queues
-from events.ask import Answer, Ask, DryRun, DryRunAsk, OperatorAsk, Report, Why, WhyAsk
+from events.ask import Answer, Ask, DryRun, DryRunAsk, Entitled, EntitledAsk, OperatorAsk, Report, Why, WhyAsk
 from events.base import Event, Family
 from events.codec import TYPES
 from events.desired import Desired, Heartbeat
@@ -228,6 +228,18 @@ OTHERS: Final = (
         queue="dry_run",
         sends=False,
     ),
+    Channel(
+        name="entitled",
+        subject=_form(_S.entitled),
+        says="What each queue may claim now. Any control plane answers from its fold and says its position.",
+        written="the API",
+        read="control planes",
+        carries=EntitledAsk,
+        schema="entitled_ask",
+        answer="entitled",
+        queue="entitled",
+        sends=False,
+    ),
 )
 
 CHANNELS: Final = (*(_family_channel(family) for family in families()), *OTHERS)
@@ -244,4 +256,6 @@ BARE: Final[dict[str, Any]] = {
     "why": Why,
     "dry_run_ask": DryRunAsk,
     "dry_run": DryRun,
+    "entitled_ask": EntitledAsk,
+    "entitled": Entitled,
 }

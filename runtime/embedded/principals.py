@@ -89,6 +89,7 @@ def control(subjects: Subjects) -> Principal:
             subjects.moved,
             subjects.why,
             subjects.dry_run,
+            subjects.entitled,
             subjects.heartbeats,
             f"{inbox_prefix('control')}.>",
         ),
@@ -108,6 +109,7 @@ def gate(subjects: Subjects) -> Principal:
             subjects.moved,
             subjects.why,
             subjects.dry_run,
+            subjects.entitled,
             "_INBOX.>",
             "_R_.>",  # answers into the accounts of teams, agents and operators
             *READ_STREAMS,

@@ -6,19 +6,23 @@ from typing import Annotated, Final
 import msgspec
 from fastapi import APIRouter, Query, Response
 
+from events.ask import Entitled, EntitledAsk
 from events.base import JobId, Position
 from events.job import Domain
 from events.queues import QueueStop
 from projections.tables import node_view, promise_view, queue_view
 from projections.tables.queue_view import QueueRow
+from runtime.serve_requests import ask
 from services.api.fleet_schemas import Node, Nodes, Promise, PromiseListing, Promises, Queue, Queues, QueueUse
-from services.api.parts import AtLeast, InHere, say_position
+from services.api.parts import AtLeast, Here, InHere, say_position
 
 router = APIRouter(prefix="/v1", tags=["cluster"])
 
 WAITING = ("queued", "admitted")
 RUNNING = ("placed", "running", "stopping")
 ENDED = ("succeeded", "failed", "cancelled", "timed_out", "rejected")
+ENTITLED_S: Final = 2.0
+ENTITLED_DECODER: Final = msgspec.json.Decoder(Entitled)
 GRAVITY: Final = tuple(QueueStop)  # the gravest last
 
 
@@ -33,11 +37,14 @@ async def list_nodes(here: InHere, response: Response, min_position: AtLeast) ->
 
 @router.get("/queues")
 async def list_queues(here: InHere, response: Response, min_position: AtLeast) -> Queues:
-    """The queues of the document and every team that ever submitted a job, each before those below it."""
+    """The queues of the document and every team that ever submitted a job, each before those below it.
+
+    What they are entitled to is the control plane's answer, as of the moment; all else is as the tables show it.
+    """
     async with here.tables(min_position) as tables:
         rows = await queue_view.queues(tables.db)
     say_position(response, tables.position)
-    return Queues(queues=tree(rows), position=tables.position)
+    return Queues(queues=tree(rows, await _entitled(here)), position=tables.position)
 
 
 @router.get("/promises")
@@ -60,6 +67,12 @@ async def list_promises(
         hit_rate=kept.hit_rate,
         position=tables.position,
     )
+
+
+async def _entitled(here: Here) -> Mapping[str, dict[str, int]] | None:
+    """What queues may claim, as a control plane says; None when none does."""
+    reply = await ask(here.connection, here.subjects.entitled, msgspec.json.encode(EntitledAsk()), within_s=ENTITLED_S)
+    return ENTITLED_DECODER.decode(reply).queues if reply else None
 
 
 def _node(row: node_view.Node) -> Node:
@@ -90,13 +103,20 @@ def _node(row: node_view.Node) -> Node:
     )
 
 
-def tree(rows: Sequence[QueueRow]) -> list[Queue]:
-    """The queues, each before those below it, siblings by name; one whose parent is not there stands at the root."""
+def tree(rows: Sequence[QueueRow], entitled: Mapping[str, dict[str, int]] | None) -> list[Queue]:
+    """The queues, each before those below it, siblings by name; one whose parent is not there stands at the root.
+
+    `entitled`: GPUs by queue and type, without those that may claim none; None where that is not known.
+    """
     known = {row.team: row for row in rows}
     below: dict[str, list[QueueRow]] = {}
     for row in sorted(rows, key=lambda row: row.team):
         below.setdefault(row.parent if row.parent in known else "", []).append(row)
-    return [queue for row in below.get("", ()) for queue in _branch(row, below, depth=0, stopped=QueueStop.NONE)]
+    found = [queue for row in below.get("", ()) for queue in _branch(row, below, depth=0, stopped=QueueStop.NONE)]
+    if entitled is not None:
+        for queue in found:
+            queue.entitled = entitled.get(queue.team, {})
+    return found
 
 
 def _branch(row: QueueRow, below: Mapping[str, list[QueueRow]], *, depth: int, stopped: QueueStop) -> Iterator[Queue]:
@@ -133,6 +153,7 @@ def _queue(row: QueueRow, depth: int, stopped: QueueStop, below: Sequence[QueueU
         jobs_ended=sum(by_state[state] for state in ENDED),
         gpus_used_by_type=row.used,
         by_state=by_state,
+        entitled=None,
         whole=QueueUse(**whole),
         **own.model_dump(),
     )

@@ -79,6 +79,10 @@ class Queue(BaseModel):
     )
     gpus_waiting: int
     by_state: dict[str, int]
+    entitled: dict[str, int] | None = Field(
+        description="GPUs by type that it may claim now with all below it, never more than are used and wanted there; "
+        "a type that is not named: none. null: no control plane answered."
+    )
     whole: QueueUse = Field(description="With all that is below it.")
 
 

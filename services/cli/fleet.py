@@ -31,6 +31,7 @@ QUEUE_COLUMNS: Final = (
     Column("WEIGHT", right=True, drop=4),
     Column("FLOOR", right=True, drop=2),
     Column("LIMIT", right=True, drop=2),
+    Column("ENTITLED", right=True, drop=1),
     Column("USED", right=True),
     Column("BORROWED", right=True, drop=3),
     Column("WANTED", right=True),
@@ -91,8 +92,8 @@ def _cordon(node: dict[str, Any], now: datetime) -> str:
 def queues(*, as_json: AsJson = False, api_url: ApiUrl = "") -> None:
     """The queues as a tree, with all that is below each: GPUs used, borrowed and wanted, jobs that run and wait.
 
-    FLOOR and LIMIT are those of the document, over all types or by type: `muster queue show` has the rest of it.
-    --json: one document a line.
+    ENTITLED are the GPUs that it may claim now: of all, never more than it uses and wants. FLOOR and LIMIT are those of the
+    document, over all types or by type: `muster queue show` has the rest of it. --json: one document a line.
     """
     with connect(api_url) as client:
         found = client.get("/queues", thing="queues")["queues"]
@@ -110,6 +111,7 @@ def _queue_row(queue: dict[str, Any]) -> list[str]:
         str(queue["weight"]),
         bound(queue["bounds"], "floor"),
         bound(queue["bounds"], "limit"),
+        _entitled(queue.get("entitled")),
         str(whole["gpus_used"]),
         str(whole["gpus_borrowed"] or ""),
         str(whole["gpus_waiting"]),
@@ -118,6 +120,14 @@ def _queue_row(queue: dict[str, Any]) -> list[str]:
         str(queue["jobs_ended"]),
         STOPPED.get(str(queue["stopped"]), str(queue["stopped"])),
     ]
+
+
+def _entitled(by_type: Mapping[str, int] | None) -> str:
+    """`40`, or of several types `a100:8 h100:32`; empty where nobody could say."""
+    if by_type is None:
+        return ""
+    several = len(by_type) > 1
+    return " ".join(f"{t}:{gpus}" if several else str(gpus) for t, gpus in sorted(by_type.items())) or "0"
 
 
 def bound(bounds: list[Mapping[str, Any]], name: str) -> str:

@@ -1,4 +1,4 @@
-"""Answers `why` and `dry_run` from the fold: any control plane may, leader or standby, and says its position."""
+"""Answers `why`, `dry_run` and `entitled` from the fold: any control plane may, leader or standby, and says its position."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -6,9 +6,10 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from events.ask import Basis, DryRun, DryRunAsk, Outcome, Why, WhyAsk
+from events.ask import Basis, DryRun, DryRunAsk, Entitled, Outcome, Why, WhyAsk
 from events.base import JobId, Position
 from projections.cluster.explain.why import explain
+from projections.cluster.quota.entitlement import Standing
 from projections.cluster.tick import Tick
 from runtime.clock import Clock
 from services.control.dry_run import dry_run
@@ -63,6 +64,17 @@ def answering_dry_run(control: ControlPlane, clock: Clock) -> Answering:
         else:
             would = dry_run(cluster, ask, _tick(control, clock))
         return _encoder.encode(replace(would, leader=control.leading, halted=cluster.unread))
+
+    return answer
+
+
+def answering_entitled(control: ControlPlane, clock: Clock) -> Answering:
+    """What answers an `EntitledAsk` with an `Entitled`, as bytes. There is nothing in the ask to read."""
+
+    async def answer(_subject: str, _payload: bytes) -> bytes:
+        cluster = control.cluster
+        queues = Standing(cluster, _tick(control, clock).at).entitlements()
+        return _encoder.encode(Entitled(position=cluster.position, leader=control.leading, queues=queues))
 
     return answer
 

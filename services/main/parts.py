@@ -38,7 +38,7 @@ from runtime.settings import (
 from runtime.stopping import Stop, run_until_stopped
 from services.api.app import open_api
 from services.api.parts import Parts
-from services.control.answers import DRY_RUNS_AT_ONCE, answering_dry_run, answering_why
+from services.control.answers import DRY_RUNS_AT_ONCE, answering_dry_run, answering_entitled, answering_why
 from services.control.leader import ControlPlane, Name, Watcher
 from services.control.snapshots import Snapshots
 from services.dispatcher.service import Dispatcher
@@ -141,9 +141,10 @@ async def _control(stop: Stop, *, dispatches: bool) -> None:
         own = f"control-{instance}"
         why = Served(subjects.why, "why", answering_why(plane, CLOCK), b"")
         tried = Served(subjects.dry_run, "dry_run", answering_dry_run(plane, CLOCK), b"", DRY_RUNS_AT_ONCE)
+        entitled = Served(subjects.entitled, "entitled", answering_entitled(plane, CLOCK), b"", DRY_RUNS_AT_ONCE)
         async with (
             hearing(connection, subjects.heartbeats, lambda subject, data: _heard(plane, own, subject, data)),
-            serving(connection, why, tried),
+            serving(connection, why, tried, entitled),
         ):
             running = [lease.run(), plane.run(*watchers), _beat(connection, subjects.heartbeat(own))]
             await run_until_stopped(stop, *running, *([dispatching.run()] if dispatches else []))

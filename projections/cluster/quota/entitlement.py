@@ -4,6 +4,7 @@ It lives with the fold since admission, the scheduler and `why` go by it. `docs/
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -14,7 +15,7 @@ from projections.cluster.holds import GRAVITY
 from projections.cluster.job import PRIORITY_RANK
 from projections.cluster.quota.claims import Claims
 from projections.cluster.quota.shares import UNBOUNDED, Shares
-from projections.cluster.quota.tree import ALL_TYPES
+from projections.cluster.quota.tree import ALL_TYPES, OWN, ROOT
 from projections.cluster.state import Cluster, Line, Use
 
 CLASSES: Final = len(PRIORITY_RANK)
@@ -73,6 +74,15 @@ class Standing:
         """GPUs of the type that the team may claim now: never more than it uses and wants."""
         return self._shares.entitled(gpu_type).get(self._claims.path(team)[0], 0)
 
+    def entitlements(self) -> dict[str, dict[str, int]]:
+        """What each queue may claim now with all below it, by GPU type; without those that may claim nothing."""
+        found: dict[str, dict[str, int]] = {}
+        for gpu_type in sorted(self._cluster.capacity):
+            for name, gpus in self._shares.entitled(gpu_type).items():
+                if gpus and name != ROOT and not name.endswith(OWN):
+                    found.setdefault(name, {})[gpu_type] = gpus
+        return found
+
     def used(self, team: TeamId, gpu_type: str) -> int:
         """GPUs of the type that the team has: of runs that are not leaving, and earmarked for it."""
         return self._claims.used[gpu_type][self._claims.path(team)[0]]
@@ -89,10 +99,23 @@ class Standing:
         """
         return self.sole or self._spare(team, gpu_type, self._claims.path(team)[0], rank) >= gpus
 
-    def within(self, team: TeamId, gpu_type: str, gpus: int, *, rank: int) -> bool:
-        """Whether `entitles`, and so does each queue above the team, there too without what the team could displace."""
-        path = self._claims.path(team)
+    def within(
+        self, team: TeamId, gpu_type: str, gpus: int, *, rank: int, besides: AbstractSet[str] = frozenset()
+    ) -> bool:
+        """Whether `entitles`, and so does each queue above the team, there too without what the team could displace.
+
+        `besides`: queues that are not asked.
+        """
+        path = (name for name in self._claims.path(team) if name not in besides)
         return self.sole or all(self._spare(team, gpu_type, name, rank) >= gpus for name in path)
+
+    def full(self, team: TeamId, gpu_type: str, gpus: int) -> str:
+        """The nearest queue above the team's own whose entitlement does not hold `gpus` more; empty for none."""
+        if self.sole:
+            return ""
+        entitled, used = self._shares.entitled(gpu_type), self._claims.used[gpu_type]
+        above = self._claims.path(team)[1:]
+        return next((name for name in above if used[name] + gpus > entitled.get(name, 0)), "")
 
     def over(self, team: TeamId, gpu_type: str, above: TeamId) -> int:
         """GPUs by which the team exceeds its entitlement, as does each queue from it up to the first that has `above` in it.

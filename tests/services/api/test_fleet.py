@@ -3,14 +3,18 @@
 from datetime import timedelta
 from typing import Any
 
-from events.base import JobId, NodeEpoch, NodeId, SlotMask, TeamId
+import msgspec
+
+from events.ask import Entitled
+from events.base import JobId, NodeEpoch, NodeId, Position, SlotMask, TeamId
 from events.job import GpusEarmarked, JobAdmitted, NodeShare, PromiseCause, PromiseMoved, StartPromised
 from events.operator import NodeCordoned
 from events.queues import Bounds, Queue, QueuesSet, QueueStop
 from projections.tables.queue_view import QueueRow
+from runtime.serve_requests import Served, serving
 from services.api.fleet import tree
 from services.api.fleet_schemas import Queues
-from tests.services.api.cell import CLOCK, NODE, Cell
+from tests.services.api.cell import CLOCK, NODE, SUBJECTS, Cell
 
 
 async def test_nodes_and_queues_show_what_is_used(cell: Cell) -> None:
@@ -42,6 +46,26 @@ async def test_nodes_and_queues_show_what_is_used(cell: Cell) -> None:
     assert (lab["bounds"], lab["jobs_waiting"], lab["whole"]["gpus_waiting"]) == ([{"limit": 20}], 0, 16)
     assert (red["jobs_waiting"], red["gpus_waiting"], red["jobs_ended"], red["weight"]) == (1, 16, 0, 3)
     assert (red["depth"], red["stop"], red["stopped"]) == (1, "none", "pause")
+
+
+async def test_queues_say_what_they_may_claim_if_a_control_plane_does(cell: Cell) -> None:
+    """With all below them, as it answers; null where none answers, or one has too much to do."""
+
+    async def say(_subject: str, _payload: bytes) -> bytes:
+        return msgspec.json.encode(Entitled(position=Position(7), queues={"lab": {"h100": 2}}))
+
+    async def busy(_subject: str, _payload: bytes) -> bytes:
+        return b""
+
+    queues = (Queue(name=TeamId("lab")), Queue(name=TeamId("red"), parent="lab"))
+    position = await cell.log.record([QueuesSet(at=CLOCK.now(), queues=queues)])
+    told = []
+    for answer in (None, busy, say):
+        served = [Served(SUBJECTS.entitled, "entitled", answer, b"")] if answer is not None else []
+        async with serving(cell.system, *served):
+            listed = (await cell.get("/v1/queues", min_position=position))["queues"]
+        told.append([queue["entitled"] for queue in listed])
+    assert told == [[None, None], [None, None], [{"h100": 2}, {}]]
 
 
 async def test_promises_and_what_is_set_aside_are_shown(cell: Cell) -> None:
@@ -85,5 +109,5 @@ def test_a_tree_needs_no_order_and_no_parent() -> None:
     """Siblings by name, each before those below it; one whose parent is not there stands at the root."""
     parents = {"b": "", "a": "b", "c": "gone", "d": "a"}
     rows = [QueueRow(TeamId(name), parent=parent, gpus_held=1) for name, parent in parents.items()]
-    shown = [(queue.team, queue.depth, queue.whole.gpus_used) for queue in tree(rows)]
+    shown = [(queue.team, queue.depth, queue.whole.gpus_used) for queue in tree(rows, None)]
     assert shown == [("b", 0, 3), ("a", 1, 2), ("d", 2, 1), ("c", 0, 1)]

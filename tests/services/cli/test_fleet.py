@@ -39,15 +39,22 @@ def test_nodes_are_listed(network: Network) -> None:
 
 
 def test_queues_are_a_tree(network: Network) -> None:
-    """Indented below what they belong to, with bounds by type; a stop of one above it counts."""
+    """Indented below what they belong to, with bounds and claims by type; a stop of one above it counts."""
     bounds = [{"gpu_type": "h100", "floor": 32, "limit": 64}, {"limit": 70}]
-    tree = [queue("lab", 0, bounds=bounds), queue("red", 1, stopped="pause")]
+    tree = [
+        queue("lab", 0, bounds=bounds, entitled={"h100": 32, "a100": 8}),
+        queue("red", 1, stopped="pause", entitled={"h100": 40}),
+        queue("idle", 0, entitled={}),
+        queue("unknown", 0, entitled=None),
+    ]
     network.answers.append((200, {"queues": tree, "position": 1}))
     out = CliRunner().invoke(app, ["queues", "--api-url", network.url]).stdout
     assert out.splitlines() == [
-        "QUEUE  WEIGHT    FLOOR       LIMIT  USED  BORROWED  WANTED  RUNNING  WAITING  ENDED  STOP",
-        "lab         5  h100:32  h100:64 70    24         8      16        2        1      3",
-        "  red       5                         24         8      16        2        1      3  paused",
+        "QUEUE    WEIGHT    FLOOR       LIMIT        ENTITLED  USED  BORROWED  WANTED  RUNNING  WAITING  ENDED  STOP",
+        "lab           5  h100:32  h100:64 70  a100:8 h100:32    24         8      16        2        1      3",
+        "  red         5                                   40    24         8      16        2        1      3  paused",
+        "idle          5                                    0    24         8      16        2        1      3",
+        "unknown       5                                         24         8      16        2        1      3",
     ]
 
 

@@ -1,13 +1,14 @@
-"""Answers to `why` and `dry_run` from the fold: of leader and standby, and to what cannot be read."""
+"""Answers to `why`, `dry_run` and `entitled` from the fold: of leader and standby, and to what cannot be read."""
 
 import msgspec
 import pytest
 
-from events.ask import Basis, DryRun, DryRunAsk, Outcome, Why, WhyAsk
+from events.ask import Basis, DryRun, DryRunAsk, Entitled, EntitledAsk, Outcome, Why, WhyAsk
 from events.base import JobId, NodeId, TeamId
 from events.fleet import NodeSuspected
 from events.job import HoldCode, JobAdmitted, JobSpec
-from services.control.answers import answering_dry_run, answering_why
+from projections.cluster.job import JobState
+from services.control.answers import answering_dry_run, answering_entitled, answering_why
 from tests.fixtures.waiting import until
 from tests.services.control.cells import CLOCK, Cell, Hint
 
@@ -74,6 +75,25 @@ async def test_a_dry_run_says_where_a_job_would_go_and_leaves_nothing(memory: Ce
     assert [would.leader for would in said] == [True, False]
     assert {(would.outcome, tuple(would.nodes.items())) for would in said} == {(Outcome.STARTS.value, (("n1", 2),))}
     assert odd.outcome == ""
+
+
+async def test_any_plane_says_what_queues_may_claim(memory: Cell) -> None:
+    """By GPU type, with the position up to which it has read."""
+    async with memory.plane("a", Hint(held=True)) as (leader, _), memory.plane("b", Hint()) as (standby, _):
+        await memory.join("n1", 2)
+        await memory.submit("job", 1)
+        await until(lambda: any(job.state is JobState.PLACED for job in memory.cluster.jobs.values()))
+        await until(lambda: leader.cluster.position == standby.cluster.position == memory.cluster.position)
+        ask = msgspec.json.encode(EntitledAsk())
+        said = [
+            msgspec.json.decode(await answering_entitled(plane, CLOCK)("entitled", ask), type=Entitled)
+            for plane in (leader, standby)
+        ]
+        gpu_type = memory.cluster.nodes[NodeId("n1")].gpu_type
+
+    assert [entitled.leader for entitled in said] == [True, False]
+    assert {entitled.position for entitled in said} == {memory.cluster.position}
+    assert [list(entitled.queues.values()) for entitled in said] == [[{gpu_type: 1}]] * 2
 
 
 async def test_a_dry_run_does_not_take_suspect_nodes_for_well(memory: Cell) -> None:

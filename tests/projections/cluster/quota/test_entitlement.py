@@ -53,6 +53,12 @@ def floors(world: World, *teams: str, gpu_type: str = H100) -> list[int]:
 # Shares
 
 
+def test_entitlements_are_told_of_every_queue_with_all_below_it() -> None:
+    """By type, without those that may claim nothing; a queue's own jobs count in it and are no queue beside it."""
+    world = asking(12, queue("lab"), queue("red", "lab"), queue("idle"), lab=2, red=3, alone=1)
+    assert standing(world).entitlements() == {"alone": {H100: 1}, "lab": {H100: 5}, "red": {H100: 3}}
+
+
 @pytest.mark.parametrize(
     ("wanted", "shares"),
     [

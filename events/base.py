@@ -71,7 +71,7 @@ QUEUES: Final = Family("queues", (), "gate")
 OPERATOR: Final = Family("operator", ("node_id",), "gate")
 
 
-class Event(msgspec.Struct, kw_only=True, frozen=True, tag_field="type"):
+class Event(msgspec.Struct, kw_only=True, frozen=True, gc=False, tag_field="type"):
     """Something that happened, in the past tense. Its tag is the CloudEvents `type`, the other fields its `data`.
 
     The three fields here travel as attributes of the CloudEvents envelope, not in `data`.

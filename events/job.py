@@ -45,7 +45,7 @@ class OnLost(StrEnum):
     WAIT = "wait"
 
 
-class Checkpoint(msgspec.Struct, frozen=True):
+class Checkpoint(msgspec.Struct, frozen=True, gc=False):
     """How a job is told to save its progress before it is stopped."""
 
     signal: str = "SIGUSR2"  # NCCL uses SIGUSR1
@@ -60,14 +60,14 @@ class Domain(StrEnum):
     SPINE = "spine"
 
 
-class Topology(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Topology(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """How close together the shares of a gang must be, or should."""
 
     within: Domain
     required: bool = True  # False: as few of them as hold the gang
 
 
-class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class JobSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """What a user wants to run, checked: every field is within its limits."""
 
     name: str
@@ -93,7 +93,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tolerates: tuple[str, ...] = ()  # taints of nodes that it may go to all the same
 
 
-class NodeShare(msgspec.Struct, frozen=True, array_like=True):
+class NodeShare(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The part of a run that one node carries."""
 
     node_id: NodeId

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, MutableMapping
 from datetime import datetime
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from events.base import JobId, NodeId, RunId, TeamId
 from events.job import IMPOSSIBLE
@@ -11,6 +11,7 @@ from projections.cluster.node import NOWHERE, Kind, Node, NodeState, Pool, Spare
 from projections.cluster.state import Cluster, Line, Tally, Use, Want
 
 K = TypeVar("K")
+NOBODY: Final = Tally()
 
 
 def put_node(cluster: Cluster, node: Node) -> None:
@@ -94,20 +95,26 @@ def _add(counts: MutableMapping[K, int], key: K, by: int) -> None:
 
 def put_job(cluster: Cluster, job: Job) -> None:
     """`job` is in the cluster, stands in the line of its state, and is counted there."""
-    if (before := cluster.jobs.get(job.job_id)) is not None:
+    before = cluster.jobs.get(job.job_id)
+    if before is not None and before.state is not JobState.PLACED:
         _leave_lines(cluster, before)
     cluster.jobs[job.job_id] = job
+    if job.state is not JobState.PLACED:
+        _enter_lines(cluster, job)
+    _recount(cluster, job, +1, instead=before)
+    _keep(cluster.unwanted, job.job_id, wanted=job.cancel and job.state is not JobState.PLACED)
+
+
+def _enter_lines(cluster: Cluster, job: Job) -> None:
     key = cluster.key(job)
     if job.state is JobState.ADMITTED:
         cluster.admitted.add(line_of(job), key, job.job_id)
         if job.spec.max_runtime_s:
             cluster.shortest.add(job.shape, (job.spec.max_runtime_s, job.submitted), job.job_id)
-    elif job.state is JobState.QUEUED and job.not_before is None:
+    elif job.not_before is None:
         cluster.queue.add(line_of(job), key, job.job_id)
-    elif job.state is JobState.QUEUED:
+    else:
         cluster.later.add(None, _later_key(job, key), job.job_id)
-    _tally(cluster, job, +1)
-    _keep(cluster.unwanted, job.job_id, wanted=job.cancel and job.state is not JobState.PLACED)
 
 
 def line_of(job: Job) -> Line:
@@ -117,8 +124,10 @@ def line_of(job: Job) -> Line:
 
 def drop_job(cluster: Cluster, job_id: JobId) -> None:
     """The job has ended and is forgotten."""
-    _leave_lines(cluster, cluster.jobs[job_id])
-    del cluster.jobs[job_id]
+    job = cluster.jobs.pop(job_id)
+    if job.state is not JobState.PLACED:
+        _leave_lines(cluster, job)
+    _recount(cluster, job, -1)
     _keep(cluster.unwanted, job_id, wanted=False)
 
 
@@ -128,11 +137,10 @@ def _leave_lines(cluster: Cluster, job: Job) -> None:
         cluster.admitted.remove(line_of(job), key)
         if job.spec.max_runtime_s:
             cluster.shortest.remove(job.shape, (job.spec.max_runtime_s, job.submitted))
-    elif job.state is JobState.QUEUED and job.not_before is None:
+    elif job.not_before is None:
         cluster.queue.remove(line_of(job), key)
-    elif job.state is JobState.QUEUED:
+    else:
         cluster.later.remove(None, _later_key(job, key))
-    _tally(cluster, job, -1)
 
 
 def _later_key(job: Job, key: OrderKey) -> OrderKey:
@@ -140,19 +148,29 @@ def _later_key(job: Job, key: OrderKey) -> OrderKey:
     return (job.not_before.timestamp(), *key)
 
 
-def _tally(cluster: Cluster, job: Job, by: int) -> None:
-    """The job is counted with its team; its GPUs are wanted if it waits, is not in its back-off, and could be placed."""
-    placed = job.state is JobState.PLACED
-    before = cluster.tallies.get(job.team, Tally())
-    tally = Tally(before.waiting + by * (not placed), before.placed + by * placed)
-    if any(tally):
-        cluster.tallies[job.team] = tally
-    elif job.team in cluster.tallies:
-        del cluster.tallies[job.team]
-    if not placed and job.not_before is None and not job.cancel and job.hold not in IMPOSSIBLE:
-        admitted = job.state is JobState.ADMITTED
-        want = Want(job.team, job.shape.gpu_types, job.rank, job.spec.preemptible, admitted)
-        _add(cluster.wanted, want, by * job.shape.gpus)
+def _recount(cluster: Cluster, job: Job, by: int, *, instead: Job | None = None) -> None:
+    """The job is counted with its team, `instead` of what it was before: most changes of a job leave all counts as they are."""
+    waiting = by * (job.state is not JobState.PLACED)
+    placed, wants = by - waiting, by * _wants(job)
+    if instead is not None:
+        waited = instead.state is not JobState.PLACED
+        waiting, placed, wants = waiting - waited, placed - (not waited), wants - _wants(instead)
+    if waiting or placed:
+        before = cluster.tallies.get(job.team, NOBODY)
+        tally = Tally(before.waiting + waiting, before.placed + placed)
+        if any(tally):
+            cluster.tallies[job.team] = tally
+        else:
+            del cluster.tallies[job.team]
+    if wants:
+        _add(cluster.wanted, Want(job.team, job.shape.gpu_types), wants)
+
+
+def _wants(job: Job) -> int:
+    """The GPUs that a job waits for: none if it is in its back-off, or could not be placed."""
+    if job.state is JobState.PLACED or job.not_before is not None or job.cancel or job.hold in IMPOSSIBLE:
+        return 0
+    return job.shape.gpus
 
 
 def set_order(cluster: Cluster, change: Callable[[], None]) -> None:
@@ -160,10 +178,9 @@ def set_order(cluster: Cluster, change: Callable[[], None]) -> None:
     waiting = [job for job in cluster.jobs.values() if job.state is not JobState.PLACED]
     for job in waiting:
         _leave_lines(cluster, job)
-        del cluster.jobs[job.job_id]
     change()
     for job in waiting:
-        put_job(cluster, job)
+        _enter_lines(cluster, job)
 
 
 def put_run(cluster: Cluster, run: Run) -> None:

@@ -79,7 +79,7 @@ def shape_of(spec: JobSpec) -> Shape:
     )
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
+class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A job that has not ended."""
 
     job_id: JobId
@@ -118,7 +118,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
                 return (self.spec.max_runtime_s or NO_END_S, self.submitted)
 
 
-class Failure(msgspec.Struct, frozen=True):
+class Failure(msgspec.Struct, frozen=True, gc=False):
     """The first share of a run that did not end well."""
 
     node_id: NodeId
@@ -126,7 +126,7 @@ class Failure(msgspec.Struct, frozen=True):
     exit_code: int
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
+class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One attempt of a job. Masks have a bit a share, in the order of `shares`."""
 
     run_id: RunId
@@ -200,7 +200,7 @@ def grace(spec: JobSpec) -> timedelta:
     return timedelta(seconds=min(spec.stop_grace_s + saves_s, RUNTIME_MAX_S))
 
 
-class Earmark(msgspec.Struct, frozen=True, kw_only=True):
+class Earmark(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What is set aside for a job."""
 
     job_id: JobId
@@ -211,7 +211,7 @@ class Earmark(msgspec.Struct, frozen=True, kw_only=True):
     position: Position
 
 
-class Promise(msgspec.Struct, frozen=True, kw_only=True):
+class Promise(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What drains towards a job, and when it is to start."""
 
     job_id: JobId

@@ -77,7 +77,7 @@ class Kind(NamedTuple):
     place: Place = NOWHERE
 
 
-class Node(msgspec.Struct, frozen=True, kw_only=True):
+class Node(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One node in its present life."""
 
     node_id: NodeId

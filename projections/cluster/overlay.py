@@ -2,12 +2,13 @@
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, MutableMapping
-from typing import Generic, TypeVar, cast
+from typing import Generic, TypeVar, cast, overload
 
 from sortedcontainers import SortedDict
 
 K = TypeVar("K")
 V = TypeVar("V")
+T = TypeVar("T")
 
 _DELETED = object()
 _ABSENT = object()
@@ -30,6 +31,17 @@ class Overlay(MutableMapping[K, V]):
         if value is _DELETED:
             raise KeyError(key)
         return cast(V, value)
+
+    @overload
+    def get(self, key: K, /) -> V | None: ...
+    @overload
+    def get(self, key: K, /, default: V | T) -> V | T: ...
+    def get(self, key: K, /, default: object = None) -> object:
+        """As of any map, without an exception for what is not there."""
+        value = self._changes.get(key, _ABSENT)
+        if value is _ABSENT:
+            return self._below.get(key, default)
+        return default if value is _DELETED else value
 
     def __setitem__(self, key: K, value: V) -> None:
         if key not in self:

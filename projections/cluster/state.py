@@ -54,9 +54,6 @@ class Want(NamedTuple):
 
     team: TeamId
     gpu_types: tuple[str, ...]  # as the jobs accept them
-    rank: int
-    preemptible: bool
-    admitted: bool
 
 
 class Tally(NamedTuple):

@@ -22,7 +22,7 @@ from services.scheduler.field import Field
 from services.scheduler.order import Lineup, Next, Stands
 from services.scheduler.preempt import preempt
 from services.scheduler.promise import Promises
-from services.scheduler.promised import Promised
+from services.scheduler.promised import Claim, Promised
 from services.scheduler.scene import Scene
 
 PLACED_MAX: Final = 1_000  # in one round, so that it stays below 100 ms; the rest is the next round's
@@ -209,22 +209,28 @@ class Turn:
     def _find(self, job: Job, line: Line) -> Placement | HoldCode:
         """A place; or why there is none."""
         shape, most = self._asks(line)
-        claim, mine = self._promises.claim_of(job), self._promises.open_to(job)
-        end = self._end(job)
-        if claim is not None and most is None and self._promised.ready(claim, end=end, mine=mine):
+        claim = self._promises.claim_of(job)
+        if claim is not None and most is None and self._ready(job, claim):
             nodes = [self._cluster.nodes[share.node_id] for share in claim.shares]
             return Placement(claim.shares, ranks_along(nodes) if self._cluster.spares else ())
         found = self._promised.fit(shape, most)
-        if isinstance(found, Misfit) and found.code not in ROOM and shape.gpu_types != line.shape.gpu_types:
-            return self._closed(line)
-        if isinstance(found, Placement) or found.code not in ROOM or not self._promised.claims:
-            return found if isinstance(found, Placement) else found.code
+        if isinstance(found, Placement):
+            return found
+        if found.code not in ROOM:
+            return self._closed(line) if shape.gpu_types != line.shape.gpu_types else found.code
+        if not self._promised.claims:
+            return found.code
+        mine = self._promises.open_to(job)
         if claim is not None and mine == {job.job_id} and not self._promised.some_free(claim):
             mine = frozenset()  # nothing of its own to go by
-        among = self._promised.fit_promised(shape, most, end=end, mine=mine)
+        among = self._promised.fit_promised(shape, most, end=self._end(job), mine=mine)
         if among is None:
             return HoldCode.RESERVED
         return among if isinstance(among, Placement) else among.code
+
+    def _ready(self, job: Job, claim: Claim) -> bool:
+        """Whether the job may have what it was promised now."""
+        return self._promised.ready(claim, end=self._end(job), mine=self._promises.open_to(job))
 
     def _closed(self, line: Line) -> HoldCode:
         """Why a line waits that the types open to it could never hold: one that is closed to it now could."""

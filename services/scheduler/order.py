@@ -60,7 +60,7 @@ class Lineup:
         self._serial = 0
         self._heap: list[Entry] = []
         alone = {job.job_id: job for job in promised}
-        self._skip = passed | alone.keys()
+        self._skip = passed | alone.keys() | cluster.unwanted.keys()
         for job in alone.values():
             own = cluster.key(job), job.job_id
             self._heap.append(self._entry(line_of(job), own, iter(()), Stands.FOR_ITSELF))
@@ -71,10 +71,8 @@ class Lineup:
         heapify(self._heap)
 
     def _waiting(self, line: Line) -> Iterator[tuple[OrderKey, JobId]]:
-        jobs, skip = self._cluster.jobs, self._skip
-        return (
-            entry for entry in self._cluster.admitted.line(line) if entry[1] not in skip and not jobs[entry[1]].cancel
-        )
+        entries, skip = self._cluster.admitted.line(line), self._skip
+        return (entry for entry in entries if entry[1] not in skip)
 
     def _entry(
         self, line: Line, first: tuple[OrderKey, JobId], rest: Iterator[tuple[OrderKey, JobId]], stands: Stands

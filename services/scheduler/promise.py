@@ -260,6 +260,8 @@ class Promises:
 
     def _break(self, shares: tuple[NodeShare, ...], end: datetime | None, *, start: datetime | None = None) -> None:
         """What was promised of these GPUs to jobs behind, and is not before `start` or after `end`, has to move."""
+        if not self._ahead:
+            return
         for claim in self._promised.hit(shares, end=end):
             if claim.job_id in self._ahead and not (start is not None and claim.end is not None and claim.end <= start):
                 self._broken.add(claim.job_id)

@@ -20,8 +20,8 @@ Picked = list[tuple[NodeId, int]]  # nodes and how many GPUs of each
 def most_free(room: Room, shape: Shape) -> int:
     """GPUs that no larger gang of the kind finds in the room, its domain aside: as many whole nodes as there are, and a rest."""
     most = 0
-    for gpu_type in shape.gpu_types or {pool.gpu_type for pool in room.pools.groups()}:
-        pools = room.pools_for(sought_by(shape, gpu_type, shape.gpus_per_node or 1))
+    for gpu_type in shape.gpu_types or room.types:
+        pools = list(room.pools_for(sought_by(shape, gpu_type, shape.gpus_per_node or 1)))
         if shape.nodes:
             most = max(most, shape.gpus_per_node * sum(len(room.pools.names(pool)) for pool in pools))
             continue

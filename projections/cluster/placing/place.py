@@ -57,20 +57,19 @@ def place(room: Room, shape: Shape, *, most: int | None = None) -> Placement | M
 
 
 def _place(room: Room, shape: Shape) -> Placement | None:
-    for gpu_type in shape.gpu_types or sorted({pool.gpu_type for pool in room.pools.groups()}):
+    for gpu_type in shape.gpu_types or room.types:
         if (picked := pick(room, shape, gpu_type)) is not None:
             return _placement(room, picked)
     return None
 
 
 def _placement(room: Room, picked: Picked) -> Placement:
-    picked.sort()
-    nodes = [room.cluster.nodes[node_id] for node_id, _ in picked]
-    shares = tuple(
-        NodeShare(node.node_id, node.epoch, _lowest(room.free(node), gpus))
-        for node, (_, gpus) in zip(nodes, picked, strict=True)
-    )
-    return Placement(shares, ranks_along(nodes) if len(nodes) > 1 and room.cluster.spares else ())
+    nodes, shares = [], []
+    for node_id, gpus in sorted(picked):
+        node = room.cluster.nodes[node_id]
+        nodes.append(node)
+        shares.append(NodeShare(node_id, node.epoch, _lowest(room.free(node), gpus)))
+    return Placement(tuple(shares), ranks_along(nodes) if len(nodes) > 1 and room.cluster.spares else ())
 
 
 def _lowest(free: int, gpus: int) -> SlotMask:

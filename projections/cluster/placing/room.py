@@ -1,5 +1,6 @@
 """What of a cluster may be given away while a round tries things: free GPUs, less what it took, more what it would free."""
 
+from bisect import insort
 from collections.abc import Iterable, Iterator
 from heapq import merge
 from typing import Final, NamedTuple
@@ -81,7 +82,9 @@ class Room:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.policy = cluster.policy.placement
+        self.types = sorted(cluster.capacity)
         self.pools = cluster.pools.fork()
+        self._preferred = sorted(self.pools.groups(), key=PREFERRED[self.policy])
         self._whole = cluster.whole.fork()
         self._now: dict[NodeId, Slots] = {}  # what is free on nodes where that changed here
         self._kept: dict[NodeId, Slots] = {}  # reserved: free or not, they are not to be given
@@ -90,8 +93,9 @@ class Room:
     def fork(self) -> "Room":
         """A room that starts as this one and can be changed without changing it."""
         fork = object.__new__(Room)
-        fork.cluster, fork.policy = self.cluster, self.policy
+        fork.cluster, fork.policy, fork.types = self.cluster, self.policy, self.types
         fork.pools, fork._whole = self.pools.fork(), self._whole.fork()
+        fork._preferred = list(self._preferred)
         fork._now, fork._kept, fork._racks = dict(self._now), dict(self._kept), {}
         return fork
 
@@ -149,9 +153,9 @@ class Room:
         had = Pool(node.gpu_type, size, before.bit_count(), node.traits)
         has = Pool(node.gpu_type, size, after.bit_count(), node.traits)
         if before:
-            self.pools.remove(had, name)
+            self._leave(had, name)
         if after:
-            self.pools.add(has, name)
+            self._enter(has, name)
         if had.free == size:
             self._whole.remove(Whole(node.gpu_type, size, node.traits, node.place), name)
         elif has.free == size:
@@ -161,18 +165,28 @@ class Room:
             if did != does and sought.lies(node.place):
                 (racks.add if does else racks.remove)(node.place, name)
 
+    def _leave(self, pool: Pool, name: str) -> None:
+        self.pools.remove(pool, name)
+        if not self.pools.names(pool):
+            self._preferred.remove(pool)
+
+    def _enter(self, pool: Pool, name: str) -> None:
+        if not self.pools.names(pool):
+            insort(self._preferred, pool, key=PREFERRED[self.policy])
+        self.pools.add(pool, name)
+
     # What there is
 
-    def pools_for(self, sought: Sought) -> list[Pool]:
+    def pools_for(self, sought: Sought) -> Iterator[Pool]:
         """The pools whose nodes will do, in the order of the policy."""
-        return sorted(filter(sought.holds, self.pools.groups()), key=PREFERRED[self.policy])
+        return filter(sought.holds, self._preferred)
 
     def first(self, sought: Sought) -> str | None:
         """The node that the policy prefers of those that will do; None where there is none. What a small job asks."""
         if self.policy is PlacePolicy.FIRST_FIT or sought.pinned:
             return next(self.in_order(sought), None)
-        pools = list(filter(sought.holds, self.pools.groups()))
-        return self.pools.names(min(pools, key=PREFERRED[self.policy]))[0] if pools else None
+        pool = next(self.pools_for(sought), None)
+        return self.pools.names(pool)[0] if pool is not None else None
 
     def has(self, sought: Sought, nodes: int) -> bool:
         """Whether so many nodes will do, wherever they stand."""

@@ -204,9 +204,7 @@ def wanted(cluster: Cluster) -> dict[Want, int]:
     for job in cluster.jobs.values():
         if job.state is JobState.PLACED or job.not_before or job.cancel or job.hold in IMPOSSIBLE:
             continue
-        admitted = job.state is JobState.ADMITTED
-        want = Want(job.team, job.shape.gpu_types, job.rank, job.spec.preemptible, admitted)
-        wants[want] += job.spec.gpus
+        wants[Want(job.team, job.shape.gpu_types)] += job.spec.gpus
     return dict(wants)
 
 

@@ -20,7 +20,7 @@ from services.scheduler import earmark
 from services.scheduler.consolidate import consolidate, said
 from services.scheduler.field import Field
 from services.scheduler.order import Lineup, Next, Stands
-from services.scheduler.preempt import preempt
+from services.scheduler.preempt import preempt, was_stopped_for
 from services.scheduler.promise import Promises
 from services.scheduler.promised import Claim, Promised
 from services.scheduler.scene import Scene
@@ -71,7 +71,7 @@ class Turn:
         self._lines: dict[Line, HoldCode] = {}  # what holds for all that is left of a line
         self._evicted: set[RunId] = set()
         self._fields: dict[str, Field] = {}  # who may be stopped at all, by GPU type
-        self._searched: set[tuple[TeamId, Shape, int]] = set()  # in vain
+        self._searched: set[tuple[TeamId, Shape, int, frozenset[JobId]]] = set()  # in vain
         self._searches = 0
         self._found = 0
         self._scattered: set[Shape] = set()  # for which moves were looked for
@@ -114,7 +114,7 @@ class Turn:
         """Why the job waits, and all behind it in its line; None where it does not, or they are to be tried still."""
         line = following.line
         if (barred := self._barred(line)) is not None:
-            if barred in REPLACES and following.stands is not Stands.FOR_SHORT and self._preempts(job, line):
+            if barred in REPLACES and following.stands is not Stands.FOR_SHORT and self._preempts(job, following):
                 self._jobs[job.job_id] = HoldCode.WAITS_FOR_PREEMPTED
                 return None
             behind = barred is HoldCode.BEHIND
@@ -130,7 +130,7 @@ class Turn:
             return found
         if following.stands is Stands.FOR_SHORT:
             return found
-        if self._preempts(job, line) or (found is HoldCode.SCATTERED and self._consolidates(job, line)):
+        if self._preempts(job, following) or (found is HoldCode.SCATTERED and self._consolidates(job, line)):
             self._jobs[job.job_id] = HoldCode.WAITS_FOR_PREEMPTED
             return None
         promised = self._promises.cannot_start(job)
@@ -305,9 +305,29 @@ class Turn:
         room = self._promised.guarded(self._promises.open_to(job))
         return Scene(self._cluster, self._tick, room, self._standing, self._evicted, self._fields)
 
-    def _preempts(self, job: Job, line: Line) -> bool:
+    def _preempts(self, job: Job, following: Next) -> bool:
+        """Whether others end for the job. Where it was itself stopped for those that could, they end for some behind it."""
+        if self._stops_for(job, following.line):
+            return True
+        if following.stands is Stands.FOR_LINE and was_stopped_for(self._cluster, job):
+            self._preempt_behind(job, following.line)
+        return False
+
+    def _preempt_behind(self, first: Job, line: Line) -> None:
+        """Jobs of the line have others stopped, though its first may not; until one that was stopped for nobody fails."""
+        for _, job_id in self._cluster.admitted.line(line):
+            job = self._cluster.jobs[job_id]
+            if job_id == first.job_id or job_id in self._jobs or job_id in self._placed or job.cancel:
+                continue
+            if self._stops_for(job, line):
+                self._jobs[job_id] = HoldCode.WAITS_FOR_PREEMPTED
+                self._lineup.skip(job_id)
+            elif not was_stopped_for(self._cluster, job):
+                return
+
+    def _stops_for(self, job: Job, line: Line) -> bool:
         """Whether others end for the job: what they have is set aside for it, with what is free of its place."""
-        alike = (job.team, line.shape, job.rank)
+        alike = (job.team, line.shape, job.rank, was_stopped_for(self._cluster, job))
         if not self._cluster.policy.preemption or self._searches >= SEARCHES_MAX or alike in self._searched:
             return False
         if self._found * len(self._cluster.runs) >= FOUND_MAX:

@@ -113,6 +113,10 @@ class Lineup:
         else:
             heapreplace(self._heap, self._entry(entry.line, following, entry.rest, entry.stands))
 
+    def skip(self, job_id: JobId) -> None:
+        """A job behind the first of its line has no turn."""
+        self._skip.add(job_id)
+
     def drop(self) -> None:
         """Leave out the first and all that it stands for."""
         heappop(self._heap)

@@ -3,12 +3,14 @@
 docs/preemption.md says the rules, docs/decisions/0012 why no two jobs ever stop each other in turn.
 """
 
+from itertools import product
 from typing import Final, NamedTuple
 
-from events.base import RunId, TeamId
+from events.base import JobId, RunId, TeamId
 from events.job import NodeShare
-from projections.cluster.job import PRIORITY_RANK, Job, Run, Shape
+from projections.cluster.job import PRIORITY_RANK, Job, JobState, Run, Shape
 from projections.cluster.placing.misfit import least
+from projections.cluster.state import Cluster
 from services.scheduler.relief import relieved
 from services.scheduler.scene import Scene
 from services.scheduler.search import Found
@@ -50,6 +52,14 @@ def preempt(scene: Scene, job: Job, asked: Shape | None = None) -> Preemption | 
     return None
 
 
+def was_stopped_for(cluster: Cluster, job: Job) -> frozenset[JobId]:
+    """Those that run and that the job was once stopped for: none of them is ever stopped for it."""
+    if not job.evicted_for:
+        return frozenset()
+    others = (cluster.jobs.get(job_id) for job_id in job.evicted_for)
+    return frozenset(other.job_id for other in others if other is not None and other.state is JobState.PLACED)
+
+
 def _may_suffice(scene: Scene, job: Job, gpu_type: str, gpus: int) -> bool:
     """Whether the counts allow it: the quick no. Those of whole teams first, then those of runs that may be stopped."""
     pools = (pool for pool in scene.room.pools.groups() if pool.gpu_type == gpu_type)
@@ -80,14 +90,18 @@ def _fair_game(scene: Scene, job: Job, whose: tuple[TeamId, int], gpu_type: str,
 def _on_type(scene: Scene, job: Job, shape: Shape, gpu_type: str, *, entitled: bool) -> Found | None:
     """The cheapest legal answer on one GPU type: the least lost; or, if that takes too much of others, own runs first.
 
-    Own runs come first, too, where a limit is short: they count against each that the job counts against.
+    Own runs come first, too, where a limit is short: they count against each that the job counts against. Last, where a
+    queue above the team has all it is entitled to, that which takes from those in this queue only.
     """
     ground = Ground(scene, shape, gpu_type)
     others: tuple[int | None, ...] = (0, DEAR)
     if scene.standing.short(job.team, gpu_type, shape.gpus):
         others = (DEAR,)
-    for others_cost in others if entitled else (None,):
-        claims = Claims(scene, job, gpu_type, others_cost=others_cost)
+    if not entitled:
+        others = (None,)
+    full = scene.standing.full(job.team, gpu_type, shape.gpus) if entitled else ""
+    for inside, others_cost in product(("", full) if full else ("",), others):
+        claims = Claims(scene, job, gpu_type, others_cost=others_cost, inside=inside)
         found = ground.cheapest(shape, claims)
         if found is None:
             return None
@@ -100,13 +114,14 @@ def _on_type(scene: Scene, job: Job, shape: Shape, gpu_type: str, *, entitled: b
 class Claims:
     """Which runs a job may have stopped, and what each loses: GPU-seconds since it last saved, or began."""
 
-    def __init__(self, scene: Scene, job: Job, gpu_type: str, *, others_cost: int | None) -> None:
-        """`others_cost`: what a GPU of another team costs more; None: only the job's own team is asked."""
+    def __init__(self, scene: Scene, job: Job, gpu_type: str, *, others_cost: int | None, inside: str = "") -> None:
+        """`others_cost`: what a GPU of another team costs more; None: only the job's own team is asked. `inside`: a queue."""
         self._scene = scene
         self._job = job
         self._runs = scene.cluster.runs
         self._gpu_type = gpu_type
         self._others_cost = others_cost
+        self._inside = inside
         self._lost: dict[RunId, int | None] = {}
         self._over: dict[tuple[TeamId, str], int] = {}
 
@@ -151,10 +166,19 @@ class Claims:
                 return False
             if all(self._runs[run_id].team == self._job.team for run_id in victims):
                 return True  # its team has no more than before
-            return self._scene.standing.within(self._job.team, self._gpu_type, gpus, rank=LAST_CLASS)
+            besides = self._have_no_more(victims, gpus)
+            return self._scene.standing.within(self._job.team, self._gpu_type, gpus, rank=LAST_CLASS, besides=besides)
         finally:
             for run_id in claimed:
                 self.restore(run_id)
+
+    def _have_no_more(self, victims: tuple[RunId, ...], gpus: int) -> set[str]:
+        """The queues above the job's team that all victims stand in, where these have as much as it takes."""
+        runs = [run for run in map(self._runs.__getitem__, victims) if run.gpu_type == self._gpu_type]
+        if sum(run.gpus for run in runs) < gpus:
+            return set()
+        path = self._scene.cluster.tree.path
+        return set(path(self._job.team)[1:]).intersection(*(path(run.team) for run in runs))
 
     def _over_of(self, run: Run) -> int:
         over = self._over.get((run.team, run.gpu_type))
@@ -169,5 +193,7 @@ class Claims:
         if lost is None or run.job_id in self._job.evicted_for:
             return None
         if run.team == self._job.team and run.rank <= self._job.rank:
+            return None
+        if self._inside and self._inside not in self._scene.cluster.tree.path(run.team):
             return None
         return lost + run.gpus  # so that nobody is stopped for nothing

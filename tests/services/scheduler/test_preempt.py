@@ -169,6 +169,15 @@ def test_a_job_takes_nothing_from_one_that_it_was_stopped_for() -> None:
     assert made.ask(JobId("old")) is None
     assert made.victims(made.waiting("other", 8, team="a")) == ["new"]
 
+    made.policy(preemption=False, promises=0)
+    made.rounds()
+    assert len(made.cluster.admitted.groups()) == 1, "they stand in one line"
+    made.policy(min_runtime_s=0, promises=0)
+    (earmarked,) = [event for event in made.rounds() if isinstance(event, GpusEarmarked)]
+    assert (earmarked.job_id, earmarked.victims) == ("other", ("new-1",)), (
+        "it does not wait behind the one that may not"
+    )
+
 
 # Across teams
 
@@ -251,6 +260,36 @@ def test_in_a_tree_the_queue_above_must_have_too_much_as_well() -> None:
 
     assert made.ask(made.waiting("c3", 8, team="c")) is None
     assert made.victims(made.waiting("b1", 8, team="b")) == ["a1"]
+
+
+def test_a_team_has_its_own_from_a_sibling_though_their_organisation_has_too_much() -> None:
+    """It has no more by it than before: what it has too much is for those outside to take."""
+    made = stage({"n1": 8, "n2": 8})
+    made.queues(team("org"), team("a", parent="org"), team("b", parent="org"), team("c"))
+    for number, node in enumerate(("n1", "n1", "n2")):
+        made.running(f"a{number}", {node: 4}, team="a")
+    made.running("c1", {"n2": 4}, team="c")
+    made.hour()
+    made.waiting("c2", 4, team="c")
+
+    (victim,) = made.victims(made.waiting("b1", 4, team="b"))
+    assert victim.startswith("a")
+
+
+def test_where_an_organisation_has_its_share_a_team_takes_from_a_sibling_and_not_from_who_is_cheapest() -> None:
+    """Others have too much as well and lose less; with what they have the organisation would be beyond its share."""
+    made = stage({"n1": 8, "n2": 8})
+    made.queues(team("org", weight=2), team("a", parent="org"), team("b", parent="org"), team("c"), team("d"))
+    for name, node in (("a1", "n1"), ("a2", "n1"), ("c1", "n2"), ("c2", "n2")):
+        made.running(name, {node: 4}, team=name[0])
+    made.hour()
+    for name in ("c1", "c2"):
+        made.save(name)
+    made.wait(60)
+    made.waiting("d1", 4, team="d")
+
+    assert made.victims(JobId("d1")) == ["c1"]
+    assert made.victims(made.waiting("b1", 4, team="b")) == ["a1"]
 
 
 @given(st.data())

@@ -1,16 +1,21 @@
 """Laws of whole days of a cluster: what holds for every tree of teams, policy and workload."""
 
 from collections import Counter
+from contextlib import suppress
+from datetime import timedelta
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from events.job import GpusEarmarked, JobPlaced
+from events.job import GpusEarmarked, JobPlaced, PromiseDropped, PromiseMoved, StartPromised
 from projections.cluster.audit.audit import audit
 from projections.cluster.job import JobState
 from projections.cluster.quota.entitlement import Standing
 from projections.cluster.snapshot import dump, load
+from projections.cluster.tick import Tick
+from services.control.round import decide_all
 from tests.simulation.days import Day, day
+from tests.simulation.floors import below_their_floors, floors_day
 
 SEEDS = st.integers(0, 2**32)
 
@@ -56,6 +61,17 @@ def test_every_job_that_could_run_does(seed: int) -> None:
 
 @given(SEEDS)
 @settings(max_examples=40)
+def test_floors_are_served_before_anybody_borrows(seed: int) -> None:
+    """At no moment does a job wait whose team has less than its floor: what is free is its own, or others have too much."""
+    grown, works = floors_day(seed)
+    kept_from: list[tuple[int, str, str]] = []
+    grown.run(works, lambda *_: kept_from.extend((grown.now_us, *who) for who in below_their_floors(grown)))
+
+    assert kept_from == []
+
+
+@given(SEEDS)
+@settings(max_examples=40)
 def test_no_two_jobs_evict_each_other_in_turn(seed: int) -> None:
     """Of each pair at most one was ever stopped for the other; and no job is stopped more often than the policy has it."""
     grown = finished(seed)
@@ -81,6 +97,54 @@ def test_the_same_day_is_the_same_to_the_byte(seed: int) -> None:
     saved = load(dump(one.cluster), log_id=one.cluster.log_id)
     assert saved is not None
     assert dump(saved) == dump(one.cluster)
+
+
+class _AllHere(Exception):
+    """The last job has come."""
+
+
+def in_the_middle(seed: int) -> Day:
+    """The day when the last job has come: much runs, and much waits."""
+    grown, works = day(seed, jobs=25)
+
+    def watch(arrived: int, all_of_them: int) -> None:
+        if arrived == all_of_them:
+            raise _AllHere
+
+    with suppress(_AllHere):
+        grown.run(works, watch)
+    return grown
+
+
+@given(SEEDS)
+@settings(max_examples=15)
+def test_promises_stand_while_nothing_changes_but_time(seed: int) -> None:
+    """Two minutes of rounds a second in which nothing comes and nothing ends: no job has its promise taken and given again.
+
+    A start that passes moves a promise, at most once in 30 seconds; a run that could not be stopped before may now be.
+    """
+    grown = in_the_middle(seed)
+    said: Counter[tuple[str, str]] = Counter()
+    for second in range(120):
+        at = grown.begin + timedelta(microseconds=grown.now_us, seconds=second)
+        while events := decide_all(grown.cluster, Tick(at=at, position=grown.records[-1].position)):
+            for event in events:
+                grown.record(event)
+                if isinstance(event, StartPromised | PromiseMoved | PromiseDropped):
+                    said[event.job_id, type(event).__name__] += 1
+
+    assert {key: times for key, times in said.items() if times > (5 if key[1] == "PromiseMoved" else 1)} == {}
+
+
+def test_days_of_floors_hold_borrowers_that_are_stopped() -> None:
+    """Else floors would be served because nobody wants more."""
+    stopped = 0
+    for seed in range(10):
+        grown, works = floors_day(seed)
+        grown.run(works)
+        stopped += sum(life.evictions for life in grown.lives.values())
+
+    assert stopped > 50
 
 
 def test_days_hold_what_the_laws_are_about() -> None:

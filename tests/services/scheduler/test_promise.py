@@ -313,3 +313,28 @@ def test_a_gang_does_not_start_early_on_what_another_was_promised() -> None:
     assert said(decided, JobPlaced, "hole")
     assert "large" not in world.placed
     assert start_s(world, "large") == 200  # the hole is over sooner
+
+
+def test_a_promise_outlasts_what_is_set_aside_in_its_way() -> None:
+    """It stands without a start while others are stopped on its GPUs; nobody else has it meanwhile, and then it has one again."""
+    world = busy(preemption=True, min_runtime_s=0)
+    world.submit("low", 8, priority=Priority.LOW, max_runtime_s=500, stop_grace_s=0)
+    world.rounds()
+    world.submit("gang", 24, max_runtime_s=50, stop_grace_s=0)
+    world.submit("other", 8, max_runtime_s=50, stop_grace_s=0)
+    world.rounds()
+    assert start_s(world, "gang") == 500
+    world.submit("urgent", 8, priority=Priority.URGENT, max_runtime_s=700, stop_grace_s=0)
+    decided = world.rounds()
+
+    assert names(decided).count("GpusEarmarked") == 1
+    assert [(event.start, event.cause) for event in said(decided, PromiseMoved, "gang")] == [
+        (None, PromiseCause.OVERTAKEN)
+    ]
+    (victim,) = world.cluster.earmarks[JobId("urgent")].victims
+    world.end(world.cluster.runs[victim].job_id)
+    world.release(world.cluster.runs[victim].job_id)
+    decided += world.rounds()
+    assert "urgent" in world.placed
+    assert start_s(world, "gang") == 700
+    assert not {"PromiseDropped", "StartPromised"} & set(names(decided))

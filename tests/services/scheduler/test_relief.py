@@ -153,6 +153,16 @@ def test_the_least_lost_are_stopped_and_nobody_in_vain() -> None:
     assert victims(made) == ["late0"]
 
 
+def test_a_victim_that_turns_out_not_to_be_needed_runs_on() -> None:
+    """The small one is the cheapest and taken first; it is not enough, and beside the large one it is too much."""
+    made = world(*t(bounds=(Bounds(limit=9),)))
+    running(made, 8)
+    running(made, 1, name="late")
+    made.submit("new", 4, **URGENT)
+
+    assert victims(made) == ["low0"]
+
+
 def test_runs_on_other_types_count_where_the_limit_is_over_all() -> None:
     """There the job takes free GPUs of its own type; where the limit is of its type they are left alone."""
     for bounds, stopped in ((Bounds(limit=8), ["low0"]), (Bounds(gpu_type="h100", limit=2), [])):

@@ -150,11 +150,10 @@ class Turn:
             return None
         shape, preemptible = line.shape, not line.firm
         gpus = shape.min_gpus or shape.gpus
+        if open_to_it := self._standing.open_types(line.team, shape.gpu_types, gpus, preemptible=preemptible):
+            return None if self._unshut(line, open_to_it) else HoldCode.BEHIND
         block = self._standing.blocked(line.team, shape.gpu_types, gpus, preemptible=preemptible)
-        if block is None:
-            open_to_it = self._standing.open_types(line.team, shape.gpu_types, gpus, preemptible=preemptible)
-            return HoldCode.BEHIND if open_to_it and not self._unshut(line, open_to_it) else None
-        return block.code
+        return block.code if block is not None else None
 
     def _shut_for(self, line: Line, barred: HoldCode) -> None:
         """A strict queue waits with its job that a bound holds up."""

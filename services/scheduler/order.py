@@ -40,6 +40,7 @@ class Entry(NamedTuple):
     own: OrderKey  # the job's place in its line
     job_id: JobId
     rest: Iterator[tuple[OrderKey, JobId]]  # those behind it
+    turn: int  # of the standing that the key goes by
     stands: Stands
 
 
@@ -78,7 +79,7 @@ class Lineup:
         self, line: Line, first: tuple[OrderKey, JobId], rest: Iterator[tuple[OrderKey, JobId]], stands: Stands
     ) -> Entry:
         self._serial += 1
-        return Entry(self._key(line, first), self._serial, line, *first, rest, stands)
+        return Entry(self._key(line, first), self._serial, line, *first, rest, self._standing.turn, stands)
 
     def _key(self, line: Line, first: tuple[OrderKey, JobId]) -> Key:
         own, job_id = first
@@ -97,11 +98,10 @@ class Lineup:
         """The next job in order; None when none is left."""
         while self._heap:
             entry = self._heap[0]
-            if self._fair and self._teams:
+            if self._fair and self._teams and entry.turn != self._standing.turn:
                 key = self._key(entry.line, (entry.own, entry.job_id))
-                if key > entry.key:
-                    heapreplace(self._heap, entry._replace(key=key))
-                    continue
+                heapreplace(self._heap, entry._replace(key=max(key, entry.key), turn=self._standing.turn))
+                continue
             return Next(entry.line, entry.job_id, entry.stands)
         return None
 

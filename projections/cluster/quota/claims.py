@@ -56,6 +56,7 @@ class Claims:
         self.mild: defaultdict[tuple[str, str, int], int] = defaultdict(int)  # (queue, type, rank): the rest, of a team
         self.total: defaultdict[str, int] = defaultdict(int)  # of `used`, over all types
         self.wanted = _sums()  # by waiting jobs, at the first name of a team's path
+        self.changes = 0  # of what is used
         self._cluster = cluster
         self._favourite = type_of(cluster, ())
         self._count_runs(cluster)
@@ -74,6 +75,7 @@ class Claims:
 
     def use(self, team: str, gpu_type: str, gpus: int, *, rank: int, preemptible: bool) -> None:
         """The team uses so many more: less, if negative."""
+        self.changes += 1
         path = self.path(team)
         used = self.used[gpu_type]
         for name in path:

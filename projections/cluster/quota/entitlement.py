@@ -59,9 +59,15 @@ class Standing:
         self.sole = not cluster.queues and len(cluster.tallies) <= 1
         self._cluster = cluster
         self._tree = cluster.tree
+        self._types = sorted(cluster.capacity)
         self._claims = Claims(cluster, at, without=without or {})
         self._shares = Shares(cluster, self._claims, at)
         self._largest: dict[tuple[TeamId, str, bool], int] = {}
+
+    @property
+    def turn(self) -> int:
+        """A number that grows whenever what teams use changes: while it is the same, `within` and `least` answer as before."""
+        return self._claims.changes
 
     def wants(self, gpu_types: Sequence[str]) -> str:
         """The type for which a job that accepts these counts: the first that the cluster has; empty for none of them.
@@ -149,6 +155,8 @@ class Standing:
             return None
         if (stopped := self._stopped(team)) is not None:
             return stopped
+        if preemptible and not self._tree.bounded(team):
+            return None
         rank = rank if self._cluster.policy.preemption else None
         many = self._too_many(team, jobs, rank)
         accepted = self._accepted(gpu_types)
@@ -173,8 +181,12 @@ class Standing:
         accepted = self._accepted(gpu_types)
         if self.sole:
             return tuple(accepted)
+        if self._stopped(team) is not None:
+            return ()
+        if preemptible and not self._tree.bounded(team):
+            return tuple(accepted)
         rank = rank if self._cluster.policy.preemption else None
-        if self._stopped(team) is not None or self._too_many(team, 1, rank) is not None:
+        if self._too_many(team, 1, rank) is not None:
             return ()
         return tuple(t for t in accepted if self._block(team, t, gpus, firm=not preemptible, rank=rank) is None)
 
@@ -275,9 +287,8 @@ class Standing:
 
     # What these ask
 
-    def _accepted(self, gpu_types: Sequence[str]) -> list[str]:
-        capacity = self._cluster.capacity
-        return [gpu_type for gpu_type in gpu_types if gpu_type in capacity] if gpu_types else sorted(capacity)
+    def _accepted(self, gpu_types: Sequence[str]) -> Sequence[str]:
+        return [gpu_type for gpu_type in gpu_types if gpu_type in self._types] if gpu_types else self._types
 
     def _spare(self, team: TeamId, gpu_type: str, name: str, rank: int) -> int:
         """GPUs of a queue's entitlement that are not in use but by less urgent preemptible jobs of the team."""

@@ -21,6 +21,7 @@ class Tree:
         self.queues = dict(queues)
         self.parents = {name: _parent(queues, name) for name in queues}
         self._paths: dict[str, tuple[str, ...]] = {}
+        self._bounded: dict[str, bool] = {}
         self.children: dict[str, list[str]] = {}
         for name in sorted(queues):
             self.children.setdefault(self.parents[name], []).append(name)
@@ -46,6 +47,14 @@ class Tree:
             path.append(queue)
             queue = self.parents.get(TeamId(queue), ROOT)
         return tuple(path)
+
+    def bounded(self, team: str) -> bool:
+        """Whether its queue, or one above it, has bounds of any kind."""
+        if (known := self._bounded.get(team)) is None:
+            above = (self.queues.get(TeamId(name)) for name in self.path(team))
+            known = any(queue is not None and (queue.bounds or queue.running_max is not None) for queue in above)
+            self._bounded[team] = known
+        return known
 
     def stop(self, team: str) -> tuple[QueueStop, str]:
         """The gravest stop of the team's queue and those above it, and which of them says so; the nearest of equals."""

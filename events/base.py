@@ -43,6 +43,11 @@ def sequence_of(position: Position) -> int:
     return position & ((1 << SEQUENCE_BITS) - 1)
 
 
+def spelled(position: Position) -> str:
+    """A position as sentences have it, and people type it: `1:27` is record 27 of chapter 1."""
+    return f"{chapter_of(position)}:{sequence_of(position)}"
+
+
 def run_id_of(job_id: JobId, attempt: int) -> RunId:
     """The id of a job's run: derived, so that deciding the same thing twice names the same run. `attempt` from 1."""
     return RunId(f"{job_id}-{attempt}")

@@ -40,7 +40,8 @@ def rejected(cluster: Cluster, tick: Tick, decided: AbstractSet[JobId]) -> list[
         excess = min(waiting[queue.name] - queue.pending_max, REJECTED_MAX - len(events))
         if excess <= 0:
             continue
-        message = f"queue {queue.name} lets {queue.pending_max} jobs wait, and so many did"
+        jobs = "1 job" if queue.pending_max == 1 else f"{queue.pending_max} jobs"
+        message = f"queue {queue.name} lets {jobs} wait, and so many did"
         for job in _newest(cluster, teams[queue.name], excess, besides=(decided, events.keys())):
             events[job.job_id] = JobRejected(**tick.of_job(job), code="too_many_pending", message=message)
             waiting.subtract(cluster.tree.path(job.team))

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from events.ask import Why, WhyAsk
-from events.base import JobId, Position
+from events.base import JobId, Position, spelled
 from events.codec import TYPES
 from events.docs.schemas import schemas
 from events.log.port import Unknown
@@ -46,7 +46,7 @@ async def readyz(here: InHere, response: Response) -> Ready:
     position, tables, unread = await _tables(here)
     checks = {
         "nats": Check(ok=await alive(here.connection), detail="connection"),
-        "log": Check(ok=end is not None, detail=f"ends at {end}" if end is not None else "does not answer"),
+        "log": Check(ok=end is not None, detail=f"ends at {spelled(end)}" if end is not None else "does not answer"),
         "postgres": tables,
         "projector": _projector(position, end),
         "control": await _control(here),
@@ -107,7 +107,7 @@ async def _tables(here: Here) -> tuple[Position, Check, int]:
             unread = await unreadable.count(tables.db)
     except Troubled as troubled:
         return Position(0), Check(ok=False, detail=troubled.problem.detail), 0
-    return tables.position, Check(ok=True, detail=f"tables at {tables.position}"), unread
+    return tables.position, Check(ok=True, detail=f"tables at {spelled(tables.position)}"), unread
 
 
 def _projector(position: Position, end: Position | None) -> Check:
@@ -126,5 +126,7 @@ async def _control(here: Here) -> Check:
         return Check(ok=False, detail="no control plane answers")
     said = WHY_DECODER.decode(reply)
     if said.halted:
-        return Check(ok=False, detail=f"nothing is decided since record {said.halted}: muster verify says more")
-    return Check(ok=True, detail=f"a {'leader' if said.leader else 'standby'} answers, at {said.position}")
+        return Check(
+            ok=False, detail=f"nothing is decided since record {spelled(said.halted)}: muster verify says more"
+        )
+    return Check(ok=True, detail=f"a {'leader' if said.leader else 'standby'} answers, at {spelled(said.position)}")

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from fastapi import APIRouter, Query, Response
 
-from events.base import Position, Recorded
+from events.base import Position, Recorded, spelled
 from events.job import JobSubmitted
 from events.log.port import Unknown
 from projections.tables import event_index, job_view
@@ -78,7 +78,7 @@ async def job_named(tables: Tables, text: str) -> job_view.Job:
     raise trouble(
         HTTPStatus.NOT_FOUND,
         "not_found",
-        f"job_id: there is no job {shown(text)} at position {tables.position}",
+        f"job_id: there is no job {shown(text)} at position {spelled(tables.position)}",
         "if it was just submitted, pass the position of the answer as min_position",
     )
 

@@ -10,7 +10,7 @@ from typing import Annotated, Final, NamedTuple
 from fastapi import Depends, Query, Request, Response
 from prometheus_client import CollectorRegistry, disable_created_metrics
 
-from events.base import Position
+from events.base import Position, spelled
 from events.log.port import Reader
 from events.subjects import Subjects
 from projections.tables import projection_position
@@ -98,7 +98,7 @@ class Here:
             raise trouble(
                 HTTPStatus.GATEWAY_TIMEOUT,
                 "behind",
-                f"the tables are at position {shown} and did not reach {position} within {BEHIND_S:.0f} s",
+                f"the tables are at position {spelled(shown)} and did not reach {spelled(position)} within {BEHIND_S:.0f} s",
                 "try again, or leave out min_position; is the projector running?",
                 position=shown,
             )

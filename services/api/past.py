@@ -7,7 +7,7 @@ from datetime import datetime
 from http import HTTPStatus
 from typing import Final, Protocol, TypeVar
 
-from events.base import START, Position, chapter_of, sequence_of
+from events.base import START, Position, spelled
 from events.codec import EPOCH
 from events.log.port import LogFault, Reader
 from projections.cluster.evolve import evolve
@@ -108,7 +108,7 @@ def is_after(moment: Moment, position: Position, at: datetime) -> bool:
 
 
 def _not_written(moment: Moment, end: Position) -> Troubled:
-    told = f"at: {moment.typed} is not written yet: the log ends at {_shown(end)}"
+    told = f"at: {moment.typed} is not written yet: the log ends at {spelled(end)}"
     return trouble(HTTPStatus.UNPROCESSABLE_ENTITY, "invalid", told, "muster events shows positions", position=end)
 
 
@@ -119,10 +119,6 @@ def _before_all(moment: Moment) -> Troubled:
 
 def _too_long(moment: Moment, cluster: Cluster) -> Troubled:
     told = (
-        f"reading the log up to {moment.typed} took longer than {WAIT_S:.0f} s; {_shown(cluster.position)} was reached"
+        f"reading the log up to {moment.typed} took longer than {WAIT_S:.0f} s; {spelled(cluster.position)} was reached"
     )
     return trouble(HTTPStatus.GATEWAY_TIMEOUT, "too_long", told, "ask again: it goes on from there")
-
-
-def _shown(position: Position) -> str:
-    return f"{chapter_of(position)}:{sequence_of(position)}"

@@ -8,7 +8,7 @@ import msgspec
 from fastapi import APIRouter, Query, Response
 
 from events.ask import DryRun, DryRunAsk, Refused, Why, WhyAsk
-from events.base import JobId, Position, TeamId
+from events.base import JobId, Position, TeamId, spelled
 from projections.cluster.explain.why import explain
 from projections.cluster.state import Cluster
 from projections.tables import job_view
@@ -99,7 +99,8 @@ async def _at(here: Here, typed: str, job_id: str, row: job_view.Job | None) -> 
 
     said = await here.past.look(moment, explained)
     if said.found:
-        note = f"deciding had stopped at record {said.halted}, which contradicts those before it" if said.halted else ""
+        record = spelled(said.halted)
+        note = f"deciding had stopped at record {record}, which contradicts those before it" if said.halted else ""
         return _told(said, source="log").model_copy(update={"note": note})
     if row is None or row.submitted > said.position:
         since = f": it was submitted at {row.submitted_at:%Y-%m-%dT%H:%M:%SZ}" if row is not None else ""
@@ -135,7 +136,7 @@ def _shown(row: job_view.Job, position: Position, *, answered: bool) -> WhyAnswe
     note = ""
     if row.state not in ENDED:
         who = "the control plane does not know the job yet" if answered else "no control plane answered"
-        note = f"{who}: this is what the tables showed at position {position}; numbers are missing"
+        note = f"{who}: this is what the tables showed at position {spelled(position)}; numbers are missing"
     said = Why(
         job_id=row.job_id,
         found=True,

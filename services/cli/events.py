@@ -62,5 +62,5 @@ def print_event(event: dict[str, Any], *, as_json: bool) -> None:
         print(json.dumps(event), flush=True)
         return
     subject = str(event.get("subject", ""))
-    line = f"{shown(event['position']):<9}  {event['at']}  {short_type(event):<22}  {subject:<36}  {detail(event)}"
+    line = f"{shown(event['position']):<9}  {event['at']}  {short_type(event):<26}  {subject:<36}  {detail(event)}"
     print(line.rstrip(), flush=True)

@@ -9,6 +9,7 @@ import typer
 from services.cli.client import Client
 from services.cli.failure import EXIT_CODES, ExitCode, Failure, say
 from services.cli.options import ApiUrl, AsJson, connect
+from services.cli.place import shown
 from services.cli.standing import operator
 
 app = typer.Typer(name="node", no_args_is_help=True, help="Take nodes out of use and put them back.")
@@ -92,7 +93,8 @@ def _say(word: str, wanted: _Wanted, *, reason: str, as_json: bool, api_url: str
                 continue
             for name in answer["nodes"]:
                 print(name)
-            done = "was so already: nothing was written" if answer["repeated"] else f"at position {answer['position']}"
+            at = f"at position {shown(answer['position'])}"
+            done = "was so already: nothing was written" if answer["repeated"] else at
             say(f"{word}: {len(names)} node{'s' if len(names) > 1 else ''}, {done}")
 
 

@@ -14,7 +14,7 @@ from services.cli.failure import ExitCode, Failure, say
 from services.cli.options import AsJson
 from services.cli.place import parsed
 from services.cli.progress import progress
-from services.cli.simulated import show
+from services.cli.simulated import show, shown
 from services.cli.specfile import Spec, read_document
 from services.main.local import DATA_DIR
 
@@ -159,7 +159,7 @@ def log(
     instead = simulate.Instead(**{name: spec.body if spec else None for name, spec in documents.items()})
     with _meant(*documents.values()):
         outcome = simulate.log(data_dir, at, runtime_default, instead)
-    _draw(plot, outcome, f"From {outcome.document['at']} on")
+    _draw(plot, outcome, f"From {shown('at', outcome.document['at'])} on")
     _print(outcome, as_json=as_json)
 
 

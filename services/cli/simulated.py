@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from services.cli.table import Column, duration, print_table
+from services.cli.table import Column, duration, parse_time, print_table
 
 STATISTICS: Final = ("mean", "p50", "p90", "p99")
 JOBS_SHOWN_MAX: Final = 40  # --json has them all
@@ -106,12 +106,13 @@ def _number(value: float | None) -> str:
 
 
 def shown(name: str, value: object) -> str:
-    """A figure for people: spans in their largest units, shares in percent."""
+    """A figure for people: spans in their largest units, shares in percent, moments to the second."""
     if isinstance(value, int | float):
         if name == "utilisation":
             return f"{value:.1%}"
         return span(value) if name.endswith("_s") else f"{value:,}"
-    return str(value)
+    moment = parse_time(value) if name == "at" else None
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC" if moment is not None else str(value)
 
 
 def span(seconds: float) -> str:

@@ -12,6 +12,7 @@ import yaml
 
 from services.cli.client import Client, Refusal
 from services.cli.failure import say
+from services.cli.place import parsed, shown
 from services.cli.specfile import Spec
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Check it and show what would change; nothing is written.")]
@@ -20,7 +21,7 @@ Over = Annotated[
     typer.Option(
         "--over",
         metavar="POSITION",
-        min=0,
+        parser=parsed,
         help="Only over the document at this position: the one that you edited. Default: the one that holds now.",
         show_default=False,
     ),
@@ -72,14 +73,15 @@ def show(answer: dict[str, Any], kind: Kind, *, dry_run: bool, as_json: bool) ->
     if dry_run:
         say(f"{kind.name}: nothing was written" if answer["changes"] else f"{kind.name}: nothing would change")
     elif answer["changed"]:
-        say(f"{kind.name}: set, at position {answer['position']}")
+        say(f"{kind.name}: set, at position {shown(answer['position'])}")
     else:
-        say(f"{kind.name}: as it was, since position {answer['position']}: nothing was written")
+        say(f"{kind.name}: as it was, since position {shown(answer['position'])}: nothing was written")
 
 
 def as_file(found: dict[str, Any], command: str) -> Iterator[str]:
     """The document as a file that can be edited and applied, and says over what."""
-    yield f"# Position {found['position']}. After editing: muster {command} apply FILE --over {found['position']}"
+    position = shown(found["position"])
+    yield f"# Position {position}. After editing: muster {command} apply FILE --over {position}"
     yield yaml.safe_dump(found["document"], sort_keys=False, allow_unicode=True, default_flow_style=None).rstrip()
 
 

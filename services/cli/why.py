@@ -115,7 +115,7 @@ def _share(answer: dict[str, Any]) -> str:
     if answer.get("entitled") is None or not answer.get("gpu_type"):
         return ""
     used, entitled, gpu_type = int(answer.get("used") or 0), int(answer["entitled"]), answer["gpu_type"]
-    return f"{answer.get('team')} has {used} {gpu_type} GPUs, and may claim {entitled} now"
+    return f"{answer.get('team')} has {_gpus(used, gpu_type)}, and may claim {entitled} now"
 
 
 # A dry run
@@ -130,10 +130,11 @@ def print_dry_run(answer: dict[str, Any], now: datetime) -> None:
     nodes = [f"{node} ({gpus})" for node, gpus in (answer.get("nodes") or {}).items()]
     lines = [
         ("start", start_of(explained, now)),
-        ("where", f"{answer['gpus']} {answer['gpu_type']} GPUs on {_some(nodes)}" if nodes else ""),
+        ("where", f"{_gpus(answer['gpus'], answer['gpu_type'])} on {_some(nodes)}" if nodes else ""),
         ("order", _order(explained)),
         ("stops", ", ".join(answer.get("preempts") or ())),
         ("cost", _cost(answer)),
+        ("team", _share({**explained, "team": answer["team"]}) if explained and not _gets_gpus(answer) else ""),
         ("held by", ", ".join(explained.get("blockers") or ())),
         ("to do", str(explained.get("next_action") or "")),
     ]
@@ -158,11 +159,18 @@ def _outcome(answer: dict[str, Any]) -> str:
     return told.get(str(answer["outcome"]), str(answer["outcome"])) + (f": {code}" if code else "")
 
 
+def _gets_gpus(answer: dict[str, Any]) -> bool:
+    """Whether it is only a matter of time: what its team would have then means something."""
+    tier = (answer.get("why") or {}).get("tier") or "room"
+    return answer["outcome"] not in {"rejected", "not_evaluated"} and tier == "room"
+
+
 def _cost(answer: dict[str, Any]) -> str:
-    if answer["outcome"] in {"rejected", "not_evaluated"} or not answer.get("gpu_type"):
+    if not _gets_gpus(answer) or not answer.get("gpu_type"):
         return ""
     borrowed = int(answer["borrowed"])
-    told = f"{answer['team']} would have {answer['used']} {answer['gpu_type']} GPUs, and may claim {answer['entitled']}"
+    has = _gpus(answer["used"], answer["gpu_type"])
+    told = f"{answer['team']} would have {has}, and may claim {answer['entitled']}"
     return f"{told}: {f'{borrowed} of them borrowed' if borrowed else 'none of them borrowed'}"
 
 
@@ -171,6 +179,10 @@ def _cost(answer: dict[str, Any]) -> str:
 
 def _plain(code: object) -> str:
     return str(code or "").replace("_", " ")
+
+
+def _gpus(number: int, gpu_type: str) -> str:
+    return f"{number} {gpu_type} GPU{'' if number == 1 else 's'}"
 
 
 def _some(names: "list[str] | tuple[str, ...]") -> str:

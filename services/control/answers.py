@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from events.ask import Basis, DryRun, DryRunAsk, Entitled, Outcome, Why, WhyAsk
-from events.base import JobId, Position
+from events.base import JobId, Position, spelled
 from projections.cluster.explain.why import explain
 from projections.cluster.quota.entitlement import Standing
 from projections.cluster.tick import Tick
@@ -35,7 +35,7 @@ def answering_why(control: ControlPlane, clock: Clock) -> Answering:
         why = explain(control.cluster, ask.job_id, at=clock.now())
         halted = control.cluster.unread
         if halted and why.code:
-            message = f"nothing is decided since record {halted}, which cannot be read or contradicts those before it"
+            message = f"nothing is decided since record {spelled(halted)}, which cannot be read or contradicts those before it"
             why = replace(
                 why,
                 message=message,
@@ -59,7 +59,9 @@ def answering_dry_run(control: ControlPlane, clock: Clock) -> Answering:
         except (msgspec.DecodeError, msgspec.ValidationError):
             return _encoder.encode(DryRun(position=cluster.position))
         if cluster.unread:
-            message = f"nothing is decided since record {cluster.unread}: it would wait until an operator mends that"
+            message = (
+                f"nothing is decided since record {spelled(cluster.unread)}: it would wait until an operator mends that"
+            )
             would = DryRun(position=cluster.position, outcome=Outcome.NOT_EVALUATED, message=message)
         else:
             would = dry_run(cluster, ask, _tick(control, clock))

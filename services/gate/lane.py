@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from events.ask import Accepted, Answer, RefusalCode, Refused
-from events.base import START, Event, JobId, Position, Recorded, StandingDocument
+from events.base import START, Event, JobId, Position, Recorded, StandingDocument, spelled
 from events.job import JobSubmitted
 from events.log.port import Conflict, Log, Unknown
 from events.subjects import family_subject
@@ -325,7 +325,7 @@ def moved(document: StandingDocument, held: Recorded | None) -> Refused:
         told = "nobody has set any"
     else:
         by = f" by {held.event.by}" if held.event.by else ""
-        told = f"the one that holds is at position {held.position}, set at {held.at:%Y-%m-%d %H:%M:%S} UTC{by}"
+        told = f"the one that holds is at position {spelled(held.position)}, set at {held.at:%Y-%m-%d %H:%M:%S} UTC{by}"
     return Refused(
         code=RefusalCode.MOVED,
         message=f"{name}: not the document that this was made from: {told}; nothing was written",

@@ -11,7 +11,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TextIO
 
-from events.base import START, Event, JobId, Position, chapter_of, sequence_of
+from events.base import START, Event, JobId, Position, spelled
 from events.job import JobSubmitted
 from events.log.port import LogFault, Reader
 from events.policy import JobOrder, PlacePolicy
@@ -110,7 +110,9 @@ async def folded(reader: Reader, at: int) -> tuple[Cluster, dict[JobId, datetime
     """The fold as of a position (0: the end), and when each job in it was submitted. Raises `Fault` for one not there."""
     end = await reader.end()
     if at > end:
-        raise Fault("no_such_position", f"The log ends at {_shown(end)}, before {_shown(at)}.", "See muster events.")
+        raise Fault(
+            "no_such_position", f"The log ends at {spelled(end)}, before {spelled(Position(at))}.", "See muster events."
+        )
     cluster, submitted = Cluster(), dict[JobId, datetime]()
     async with aclosing(reader.follow(START)) as stretches:  # type: ignore[type-var]  # it is a generator
         async for stretch in stretches:
@@ -123,7 +125,7 @@ async def folded(reader: Reader, at: int) -> tuple[Cluster, dict[JobId, datetime
             if stretch and stretch[-1].position >= (at or end):
                 break
     if cluster.at is None:
-        raise Fault("no_such_position", f"Nothing was in the log at {_shown(at)}.", "")
+        raise Fault("no_such_position", f"Nothing was in the log at {spelled(Position(at))}.", "")
     return cluster, submitted
 
 
@@ -159,11 +161,6 @@ def _seldom_collected() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*before)
-
-
-def _shown(position: int) -> str:
-    """A position as people read it: `1:27` is record 27 of chapter 1."""
-    return f"{chapter_of(Position(position))}:{sequence_of(Position(position))}"
 
 
 def _summary(document: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import SecretStr
 
-from events.base import START, Position, Recorded
+from events.base import START, Position, Recorded, spelled
 from events.log.port import LogFault
 from events.log.wire import WireReader
 from projections.cluster.audit.audit import Finding, audit
@@ -99,7 +99,7 @@ def run_rebuild(data_dir: Path, *, as_json: bool) -> int:
     if as_json:
         _out(json.dumps({"position": position, "records": records, "took_s": round(took_s, 3)}))
     else:
-        _out(f"tables rebuilt from {records} records, up to position {position}, in {took_s:.1f} s")
+        _out(f"tables rebuilt from {records} records, up to position {spelled(position)}, in {took_s:.1f} s")
     return 0
 
 
@@ -133,9 +133,8 @@ async def verified_by(settings: ReaderSettings) -> tuple[Verified, int, list[Fin
 def lines_of(verified: Verified, records: int, findings: list[Finding]) -> list[str]:
     """The verdict for people."""
     rows = sum(verified.rows.values())
-    lines = [
-        f"tables  same as the log says: {rows} rows in {len(verified.rows)} tables, up to position {verified.position}"
-    ]
+    end = spelled(verified.position)
+    lines = [f"tables  same as the log says: {rows} rows in {len(verified.rows)} tables, up to position {end}"]
     if not verified.same:
         counts = ", ".join(f"{table}: {count}" for table, count in verified.differing.items())
         lines = [f"tables  DIFFER from what the log says ({counts}); muster rebuild makes them anew"]
@@ -148,7 +147,7 @@ def lines_of(verified: Verified, records: int, findings: list[Finding]) -> list[
             f"log     holds: {records} records, no GPU twice, no partial gang, every GPU given back by its run",
         ]
     lines.append(f"log     BROKEN: {len(findings)} findings in {records} records")
-    return lines + [f"        at {one.position}: {one.law}: {one.message}" for one in findings[:SHOWN_MAX]]
+    return lines + [f"        at {spelled(one.position)}: {one.law}: {one.message}" for one in findings[:SHOWN_MAX]]
 
 
 def _document(verified: Verified, records: int, findings: list[Finding]) -> dict[str, Any]:

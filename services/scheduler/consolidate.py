@@ -33,13 +33,14 @@ def consolidate(scene: Scene, job: Job, asked: Shape | None = None) -> Consolida
     """The cheapest moves found that make room for a job, each with a new place; None where there are none.
 
     Only where as many GPUs are free as the job needs. Only preemptible runs with a checkpoint contract move, under the
-    rules for victims of preemption. What was proposed is not looked for again for ten minutes. The scene is as it was.
+    rules for victims of preemption. What was proposed is not proposed again for ten minutes. The scene is as it was.
     `asked`: as for `preempt`.
     """
     policy, at = scene.cluster.policy, scene.tick.at
     if policy.consolidation is Consolidation.OFF:
         return None
-    if job.proposed_at is not None and at - job.proposed_at < PROPOSED_AGAIN_AFTER:
+    proposes = policy.consolidation is Consolidation.PROPOSE
+    if proposes and job.proposed_at is not None and at - job.proposed_at < PROPOSED_AGAIN_AFTER:
         return None
     shape = least(asked or job.shape)
     for gpu_type in shape.gpu_types or tuple(sorted(scene.cluster.capacity)):

@@ -4,7 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from events.base import JobId, NodeId, RunId, TeamId, chapter_of, job_id_of, position_of, run_id_of, sequence_of
+from events.base import (
+    JobId,
+    NodeId,
+    RunId,
+    TeamId,
+    chapter_of,
+    job_id_of,
+    position_of,
+    run_id_of,
+    sequence_of,
+    spelled,
+)
 from events.codec import TYPES
 from events.subjects import (
     JOB_NAME_MAX,
@@ -90,6 +101,7 @@ def test_positions_are_sorted_by_chapter_then_sequence(chapter: int, sequence: i
     position = position_of(chapter, sequence)
 
     assert (chapter_of(position), sequence_of(position)) == (chapter, sequence)
+    assert spelled(position) == f"{chapter}:{sequence}"
     assert position_of(chapter, 2**40 - 1) < position_of(chapter + 1, 1)
     assert position < 2**63
 

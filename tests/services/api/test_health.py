@@ -44,7 +44,7 @@ async def test_it_is_not_ready_when_nothing_is_decided_any_more(cell: Cell) -> N
     async with serving(cell.system, Served(SUBJECTS.why, "why", say_halted, b"")):
         ready = await cell.http.get("/readyz")
     assert ready.status_code == 503
-    assert "since record 7" in ready.json()["checks"]["control"]["detail"]
+    assert "since record 0:7" in ready.json()["checks"]["control"]["detail"]
 
 
 async def test_metrics_count_what_was_asked(cell: Cell) -> None:

@@ -22,7 +22,7 @@ def test_nodes_are_cordoned_by_name(network: Network) -> None:
     argv = ["node", "cordon", "node-2", "node-1", "node-2", "--reason", "fan", "--api-url", network.url]
     done = CliRunner().invoke(app, argv)
     assert (done.exit_code, done.stdout) == (0, "node-1\nnode-2\n")
-    assert "cordon: 2 nodes, at position 9" in done.stderr
+    assert "cordon: 2 nodes, at position 0:9" in done.stderr
     assert network.asked == [("/v1/nodes:cordon", {"nodes": ["node-2", "node-1"], "reason": "fan"})]
     assert network.headers[0]["muster-operator"]
 

@@ -51,7 +51,7 @@ def test_a_file_is_applied_over_the_document_that_holds(network: Network, file: 
     done = CliRunner().invoke(app, ["queue", "apply", file, "--api-url", network.url])
     assert (done.exit_code, done.stdout) == (0, "~ vision: floor 64 -> 32\n")
     assert "muster: warning: floors at the root add up to 3 GPUs" in done.stderr
-    assert "muster: queues: set, at position 9" in done.stderr
+    assert "muster: queues: set, at position 0:9" in done.stderr
     assert network.asked[1] == network.asked[2] == ("/v1/queues/document", yaml.safe_load(FILE))
     assert {network.headers[n]["if-match"] for n in (1, 2)} == {'"7"'}
     assert network.headers[1]["muster-operator"]
@@ -60,12 +60,15 @@ def test_a_file_is_applied_over_the_document_that_holds(network: Network, file: 
 def test_a_file_that_was_edited_goes_over_what_it_was_made_from(network: Network, file: str) -> None:
     """And over nothing that came since: who it was is said, and nothing was written."""
     moved = {"code": "moved", "detail": "queues: not the document that this was made from: by api:eve", "hint": "look"}
-    network.answers.append((412, moved))
-    done = CliRunner().invoke(app, ["queue", "apply", file, "--over", "5", "--api-url", network.url])
-    assert isinstance(done.exception, Failure)
-    assert done.exception.code is ExitCode.REFUSED
-    assert "by api:eve [moved]" in str(done.exception)
-    assert [headers["if-match"] for headers in network.headers] == ['"5"']
+    network.answers.extend([(412, moved), (412, moved)])
+    for typed in ("5", "0:5"):
+        done = CliRunner().invoke(app, ["queue", "apply", file, "--over", typed, "--api-url", network.url])
+        assert isinstance(done.exception, Failure)
+        assert done.exception.code is ExitCode.REFUSED
+        assert "by api:eve [moved]" in str(done.exception)
+    assert [headers["if-match"] for headers in network.headers] == ['"5"', '"5"']
+    done = CliRunner().invoke(app, ["queue", "apply", file, "--over", "five", "--api-url", network.url])
+    assert (done.exit_code, "1:27 is record 27" in " ".join(done.stderr.split())) == (2, True)
 
 
 def test_a_refusal_names_every_line(network: Network, file: str) -> None:
@@ -118,7 +121,7 @@ def test_the_same_file_again_says_so(network: Network, file: str) -> None:
     network.answers.extend([(200, HELD), (200, SET | {"changed": False, "changes": []})])
     done = CliRunner().invoke(app, ["queue", "apply", file, "--api-url", network.url])
     assert (done.exit_code, done.stdout) == (0, "")
-    assert "as it was, since position 9: nothing was written" in done.stderr
+    assert "as it was, since position 0:9: nothing was written" in done.stderr
 
 
 def test_the_tree_is_shown(network: Network) -> None:
@@ -135,5 +138,5 @@ def test_the_tree_is_shown(network: Network) -> None:
     assert rows[2][-2:] == ["best_effort", "pause"]
     assert rows[3][:3] == ["[h100]", "-", "32"]
     assert yaml.safe_load(file) == TREE
-    assert "--over 7" in file
+    assert "--over 0:7" in file
     assert json.loads(document) == HELD

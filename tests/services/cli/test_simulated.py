@@ -34,3 +34,4 @@ def test_figures_are_for_people() -> None:
     assert [span(s) for s in (0, 0.25, 59.9, 61, 90_000)] == ["0s", "0.2s", "59.9s", "1m 01s", "1d 1h"]
     assert (shown("utilisation", 0.5), shown("makespan_s", 60.0), shown("jobs", 1_000)) == ("50.0%", "1m 00s", "1,000")
     assert shown("name", "x") == "x"
+    assert shown("at", "2026-01-31T14:30:05.687000+00:00") == "2026-01-31 14:30:05 UTC"

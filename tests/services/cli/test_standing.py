@@ -38,7 +38,7 @@ def test_a_document_is_shown_as_a_file_that_says_over_what_it_goes() -> None:
     """A comment for people, and YAML."""
     found = {"position": 7, "document": {"consolidation": "off", "order": "fair"}}
     text = "\n".join(as_file(found, "policy"))
-    assert text.startswith("# Position 7. After editing: muster policy apply FILE --over 7\n")
+    assert text.startswith("# Position 0:7. After editing: muster policy apply FILE --over 0:7\n")
     assert yaml.safe_load(text) == found["document"]
 
 

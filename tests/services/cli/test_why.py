@@ -147,8 +147,16 @@ WOULD: dict[str, Any] = {
             ],
         ),
         (
-            {"outcome": "rejected", "code": "too_many_pending", "message": "queue red lets 1 jobs wait", "nodes": {}},
-            ["would be rejected: too many pending", "  queue red lets 1 jobs wait"],
+            {"outcome": "rejected", "code": "too_many_pending", "message": "queue red lets 1 job wait", "nodes": {}},
+            ["would be rejected: too many pending", "  queue red lets 1 job wait"],
+        ),
+        (
+            {"gpus": 1, "nodes": {"n1": 1}, "used": 1, "entitled": 1, "borrowed": 0},
+            [
+                "would start at once",
+                "  where      1 h100 GPU on n1 (1)",
+                "  cost       red would have 1 h100 GPU, and may claim 1: none of them borrowed",
+            ],
         ),
         ({"outcome": "not_evaluated", "message": "m", "nodes": {}}, ["cannot be said", "  m"]),
     ],
@@ -167,6 +175,16 @@ def test_a_dry_run_that_waits_says_why_and_for_how_long(capsys: pytest.CaptureFi
     out = capsys.readouterr().out
     for part in ("would wait: no room", "start      in 35m 00s", "2 jobs before it", "held by    jy, jz"):
         assert part in out
+
+
+@pytest.mark.parametrize("tier", ["held", "impossible", "over_quota"])
+def test_what_a_job_would_cost_is_told_only_if_it_would_get_gpus(capsys: pytest.CaptureFixture[str], tier: str) -> None:
+    """Else what its team has now: a job that stays outside borrows nothing."""
+    waits = WAITS | {"tier": tier, "code": "over_limit", "gpu_type": "h100", "used": 16, "entitled": 16}
+    print_dry_run(WOULD | {"outcome": "waits", "code": "over_limit", "nodes": {}, "why": waits}, NOW)
+    out = capsys.readouterr().out
+    assert "  team       red has 16 h100 GPUs, and may claim 16 now\n" in out
+    assert "cost" not in out
 
 
 def test_submit_and_run_ask_without_submitting(network: Network, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from events.ask import Basis, DryRun, DryRunAsk, Entitled, EntitledAsk, Outcome, Why, WhyAsk
-from events.base import JobId, NodeId, TeamId
+from events.base import JobId, NodeId, TeamId, spelled
 from events.fleet import NodeSuspected
 from events.job import HoldCode, JobAdmitted, JobSpec
 from projections.cluster.job import JobState
@@ -46,7 +46,7 @@ async def test_a_plane_that_decides_nothing_any_more_says_so(memory: Cell) -> No
         assert (would.outcome, would.halted) == (Outcome.NOT_EVALUATED, plane.cluster.unread)
 
     assert why.halted == plane.cluster.unread
-    assert f"since record {why.halted}" in why.message
+    assert f"since record {spelled(why.halted)}" in why.message
     assert (why.basis, why.estimated_start) == (Basis.UNKNOWN, None)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from events.ask import Accepted, RefusalCode, Refused, SetPolicy, SetQueues, Submit
-from events.base import START, Event, Position, Recorded, TeamId
+from events.base import START, Event, Position, Recorded, TeamId, spelled
 from events.log.memory import MemoryLog
 from events.log.port import Conflict, Unknown
 from events.policy import PolicySet
@@ -128,7 +128,7 @@ async def test_of_two_at_once_one_is_written(gate: Gate, log: Contended) -> None
     assert isinstance(policy, Accepted)
     held = await gate.documents.queues()
     assert refused[0].position == held.position
-    assert f"at position {held.position}, set at " in refused[0].message
+    assert f"at position {spelled(held.position)}, set at " in refused[0].message
     assert [type(recorded.event) for recorded in log.stretch()].count(QueuesSet) == 1
 
 

@@ -18,7 +18,7 @@ SAME = Verified(Position(9), {"job_view": 2, "run_view": 1}, (), {})
 def test_the_verdict_says_what_was_compared_and_what_differs() -> None:
     """One line each when all is well; what is wrong is listed."""
     assert lines_of(SAME, 7, []) == [
-        "tables  same as the log says: 3 rows in 2 tables, up to position 9",
+        "tables  same as the log says: 3 rows in 2 tables, up to position 0:9",
         "log     holds: 7 records, no GPU twice, no partial gang, every GPU given back by its run",
     ]
     difference = Difference("job_view", {"job_id": "jx"}, ("state",), {"state": "queued"}, {"state": "running"})
@@ -29,7 +29,7 @@ def test_the_verdict_says_what_was_compared_and_what_differs() -> None:
         "job_view: 1",
         "{'job_id': 'jx'} in state",
         "BROKEN: 1 findings",
-        "at 5: no_gpu_twice: slot 3",
+        "at 0:5: no_gpu_twice: slot 3",
     ):
         assert part in text
 

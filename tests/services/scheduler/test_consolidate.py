@@ -128,6 +128,9 @@ def test_what_was_proposed_is_not_said_again_for_ten_minutes() -> None:
     made.add(*events)
     made.wait(599)
     assert made.moves(gang) is None
+    made.policy(min_runtime_s=0, consolidation=Consolidation.DO)
+    assert made.moves(gang) is not None  # an operator who likes what was proposed need not wait
+    made.policy(min_runtime_s=0, consolidation=Consolidation.PROPOSE)
     made.wait(1)
 
     assert made.moves(gang) is not None

@@ -101,23 +101,39 @@ class Shares:
             amounts = {ROOT: self._cluster.capacity.get(gpu_type, 0)}
             for parent, children in self.families().items():
                 asked = [wanted[gpu_type][name] for name in children]
-                amounts.update(
-                    zip(children, self._grant(amounts[parent], children, asked, gpu_type, lendable), strict=True)
-                )
+                floors = self._floors_within(parent, amounts[parent], asked, gpu_type)
+                siblings = list(zip(children, asked, floors, strict=True))
+                granted = self._grant(amounts[parent], siblings, gpu_type, lendable)
+                amounts.update(zip(children, granted, strict=True))
             self._entitled[gpu_type] = amounts
 
+    def _floors_within(self, parent: str, amount: int, asked: Sequence[int], gpu_type: str) -> list[int]:
+        """What each child of a queue has for sure of the queue's `amount`.
+
+        Where that is less than the queue's floor, since less is wanted, it is what they have of the whole floor: what one
+        of them does not want of its own, and does not lend, is not at the cost of its siblings'.
+        """
+        children = self.families()[parent]
+        if self._tree.bounds and amount < (whole := self.floors(gpu_type)[parent]):
+            floors = self._floors_among(children, whole, gpu_type)
+            if sum(map(min, asked, floors)) <= amount:
+                return floors
+        return self._floors_among(children, amount, gpu_type)
+
     def _grant(
-        self, amount: int, children: Sequence[str], asked: Sequence[int], gpu_type: str, lendable: Amounts
+        self, amount: int, siblings: Sequence[tuple[str, int, int]], gpu_type: str, lendable: Amounts
     ) -> list[int]:
-        """What each of some siblings may claim of `amount`: of its floor what it asks for, then by weight what is left."""
-        floors = self._floors_among(children, amount, gpu_type)
-        sure = [min(want, floor) for want, floor in zip(asked, floors, strict=True)]
+        """What each may claim of `amount`: of its floor what it asks for, then by weight what is left.
+
+        `siblings`: name, what is asked, and the floor.
+        """
+        sure = [min(want, floor) for _, want, floor in siblings]
         left = amount - sum(sure)
         if self._tree.bounds:
-            unused = zip(children, floors, sure, strict=True)
-            left -= sum([self._kept(name, gpu_type, floor - part, lendable) for name, floor, part in unused])
-        rest = [want - part for want, part in zip(asked, sure, strict=True)]
-        more = by_weight(left, rest, [self.weight(name) for name in children])
+            unused = [(name, floor - part) for (name, _, floor), part in zip(siblings, sure, strict=True)]
+            left = max(0, left - sum([self._kept(name, gpu_type, gpus, lendable) for name, gpus in unused]))
+        rest = [want - part for (_, want, _), part in zip(siblings, sure, strict=True)]
+        more = by_weight(left, rest, [self.weight(name) for name, _, _ in siblings])
         return [part + lent for part, lent in zip(sure, more, strict=True)]
 
     def _lendable(self) -> Amounts:

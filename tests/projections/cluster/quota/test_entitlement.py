@@ -254,6 +254,15 @@ def test_lending_limit_bounds_what_others_get_of_an_idle_floor() -> None:
         assert entitled(world, "b") == [share], most
 
 
+def test_what_a_sibling_keeps_for_itself_is_not_at_the_cost_of_anybodys_floor() -> None:
+    """Their organisation wants less than its floor: it has what they want, and `idle` keeps nothing of that."""
+    lab = (queue("lab", floor=6), queue("idle", "lab", floor=3, lending_limit=0), queue("busy", "lab", floor=3))
+    world = asking(12, *lab, queue("c"), busy=3, c=40)
+    assert entitled(world, "busy", "c") == [3, 9]
+
+    assert entitled(asking(12, *lab, queue("c"), busy=9, c=40), "busy") == [3]
+
+
 def test_lending_limit_of_a_floor_over_all_types_holds_too() -> None:
     """The floor is laid on the types by name, first where it is wanted; what is not lent of it stays there."""
     world = asking(10, queue("a", floor=12, lending_limit=0), queue("b"), b=40)

@@ -39,7 +39,7 @@ def test_no_more_is_promised_than_there_is_nor_than_is_wanted(queues: tuple[Queu
 
 
 @LAW
-@given(documents(("floor",)), WISHES)
+@given(documents(("floor", "lending_limit")), WISHES)
 def test_floors_come_first(queues: tuple[Queue, ...], wishes: Wishes) -> None:
     """Whatever the others want, a team that wants its floor has it."""
     world = world_of(queues, wishes)

@@ -16,6 +16,7 @@ from projections.cluster.state import Cluster
 NAMED_MAX: Final = 5  # jobs, nodes or types in one sentence
 WAIT: Final = "wait"
 LESS: Final = "ask for fewer GPUs"
+BORROWING: Final = "borrowing_limit"
 
 
 class Case(NamedTuple):
@@ -115,7 +116,7 @@ def _exceeds_domain(case: Case) -> tuple[str, str]:
 def _exceeds_limit(case: Case) -> tuple[str, str]:
     block = case.block
     message = f"needs {case.job.shape}; queue {block.queue} may have {block.bound} at the most"
-    return message, f"{LESS}, or ask an operator to raise the limit of queue {block.queue}"
+    return message, f"{LESS}, or ask an operator to raise the {_knob(case)} of queue {block.queue}"
 
 
 def _exceeds_floor(case: Case) -> tuple[str, str]:
@@ -128,9 +129,16 @@ def _exceeds_floor(case: Case) -> tuple[str, str]:
 
 
 def _over_limit(case: Case) -> tuple[str, str]:
-    block = case.block
-    message = f"needs {case.job.shape}; queue {block.queue} uses {block.used} of the {block.bound} GPUs of its limit"
-    return message, f"wait for jobs of queue {block.queue} to end, or ask an operator to raise its limit"
+    block, knob = case.block, _knob(case)
+    of = f"floor and {knob}" if knob == BORROWING else knob
+    message = f"needs {case.job.shape}; queue {block.queue} uses {block.used} of the {block.bound} GPUs of its {of}"
+    return message, f"wait for jobs of queue {block.queue} to end, or ask an operator to raise its {knob}"
+
+
+def _knob(case: Case) -> str:
+    """What an operator would raise for the job: the name in the document."""
+    bounds = case.cluster.tree.bounds.get(case.block.queue, {}).values()
+    return "limit" if any(one.limit == case.block.bound for one in bounds) else BORROWING
 
 
 def _over_floor(case: Case) -> tuple[str, str]:
@@ -206,7 +214,8 @@ def _waits_for_preempted(case: Case) -> tuple[str, str]:
     victims = [case.cluster.runs[run].job_id for run in earmark.victims if run in case.cluster.runs]
     gpus, free = _of_shares(case, earmark.shares)
     stopping = f"; {some(victims)} {'is' if len(victims) == 1 else 'are'} being stopped for it" if victims else ""
-    return f"{gpus} GPUs are set aside for it, {free} of them free{stopping}", WAIT
+    are = "is" if gpus == 1 else "are"
+    return f"{count(gpus, 'GPU')} {are} set aside for it, {free} of {gpus} free{stopping}", WAIT
 
 
 def _promised(case: Case) -> tuple[str, str]:

@@ -15,7 +15,7 @@ from projections.cluster.holds import GRAVITY
 from projections.cluster.job import PRIORITY_RANK
 from projections.cluster.quota.claims import Claims
 from projections.cluster.quota.shares import UNBOUNDED, Shares
-from projections.cluster.quota.tree import ALL_TYPES, OWN, ROOT
+from projections.cluster.quota.tree import ALL_TYPES
 from projections.cluster.state import Cluster, Line, Use
 
 CLASSES: Final = len(PRIORITY_RANK)
@@ -81,13 +81,8 @@ class Standing:
         return self._shares.entitled(gpu_type).get(self._claims.path(team)[0], 0)
 
     def entitlements(self) -> dict[str, dict[str, int]]:
-        """What each queue may claim now with all below it, by GPU type; without those that may claim nothing."""
-        found: dict[str, dict[str, int]] = {}
-        for gpu_type in sorted(self._cluster.capacity):
-            for name, gpus in self._shares.entitled(gpu_type).items():
-                if gpus and name != ROOT and not name.endswith(OWN):
-                    found.setdefault(name, {})[gpu_type] = gpus
-        return found
+        """What each queue may claim now with all below it, by name and GPU type; without those that may claim nothing."""
+        return self._shares.by_queue()
 
     def used(self, team: TeamId, gpu_type: str) -> int:
         """GPUs of the type that the team has: of runs that are not leaving, and earmarked for it."""

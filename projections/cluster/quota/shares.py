@@ -37,6 +37,15 @@ class Shares:
             self._share_out(self._types(gpu_type))
         return self._entitled[gpu_type]
 
+    def by_queue(self) -> dict[str, Amounts]:
+        """What each queue may claim with all below it, by GPU type; without those that may claim nothing."""
+        found: dict[str, Amounts] = {}
+        for gpu_type in sorted(self._cluster.capacity):
+            for name, gpus in self.entitled(gpu_type).items():
+                if gpus and name != ROOT and not name.endswith(OWN):
+                    found.setdefault(name, {})[gpu_type] = gpus
+        return found
+
     def floors(self, gpu_type: str) -> Amounts:
         """What each queue has of a type for sure, whatever the others want."""
         if gpu_type not in self._floors:

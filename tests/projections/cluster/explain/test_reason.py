@@ -276,7 +276,7 @@ def waits_for_preempted() -> Shown:
         )
     )  # fmt: skip
     return Shown(
-        world, job, "16 GPUs are set aside for it, 8 of them free; victim is being stopped for it",
+        world, job, "16 GPUs are set aside for it, 8 of 16 free; victim is being stopped for it",
         {
             "preempting": ("victim",), "reserved": ("n1", "n2"), "basis": Basis.PREEMPTED,
             "estimated_start": world.at + timedelta(seconds=40), "blockers": ("victim",),
@@ -327,6 +327,19 @@ def test_each_reason_has_its_numbers(case: Callable[[], Shown]) -> None:
 def of(world: World, job: str) -> Why:
     """The explanation of the moment."""
     return explain(world.cluster, JobId(job), at=world.at)
+
+
+def test_a_borrowing_limit_is_called_by_its_name() -> None:
+    """The number is floor and borrowing limit together, which is in no document."""
+    world = limited(floor=2, borrowing_limit=2, limit=6)
+    world.put(world.submit("first", 3), n1=3)
+    world.submit("small", 2)
+    world.submit("large", 5)
+    small, large = of(world, "small"), of(world, "large")
+    assert small.message == "needs 2 GPUs; queue t uses 3 of the 4 GPUs of its floor and borrowing_limit"
+    assert small.next_action.endswith("raise its borrowing_limit")
+    assert (large.code, large.limit) == ("exceeds_limit", 4)
+    assert large.next_action.endswith("raise the borrowing_limit of queue t")
 
 
 def test_the_gravest_reason_is_the_one_told() -> None:

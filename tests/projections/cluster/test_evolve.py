@@ -122,6 +122,30 @@ def test_an_earlier_life_finds_no_gpu_of_this_one_clean() -> None:
     assert again(world.cluster, stale(world, "n1", "job-1")[0]) == dump(world.cluster)
 
 
+def test_an_earlier_attempt_has_no_say() -> None:
+    """The job runs again on the same node, in the same life: what is told late of its first run changes nothing."""
+    world = World({"n1": 2})
+    job = world.submit("job", 2, retries_application=1)
+    world.rounds()
+    run = world.run(job)
+    assert run is not None
+    world.end(job, code=1)
+    world.release(job)
+    world.rounds()
+    world.wait(400)
+    world.rounds()
+    assert world.cluster.jobs[job].attempt == 2
+
+    share = run.shares[0]
+    ids: dict[str, Any] = {"at": world.at, "node_id": share.node_id, "node_epoch": share.node_epoch}
+    late = [
+        ShareStarted(**ids, run_id=run.run_id),
+        ShareEnded(**ids, run_id=run.run_id, reason=EndReason.EXITED),
+        GpusReleased(**ids, run_id=run.run_id, slots=share.slots),
+    ]
+    assert again(world.cluster, *late) == dump(world.cluster)
+
+
 def test_a_release_frees_what_the_run_holds_and_nothing_else() -> None:
     """Slots of another run, of no run, or out of the pool stay as they are."""
     world = World({"n1": 4})

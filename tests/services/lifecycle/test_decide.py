@@ -211,6 +211,54 @@ def test_ranks_that_fail_because_a_node_went_are_not_the_users_fault() -> None:
     world.assert_sound()
 
 
+def test_a_gang_of_which_a_part_had_ended_well_starts_whole_again() -> None:
+    """One node is lost when the other's ranks have ended well: the next attempt counts nothing of the first as done."""
+    world = World({"n1": 4, "n2": 4, "n3": 4})
+    job = placed(world)
+    world.start(job)
+    world.end(job, "n1")
+    world.release(job, "n1")
+    world.rounds()
+    world.round({NodeId("n2"): 100.0})
+    world.rounds()
+    world.wait(400)
+    world.rounds()
+
+    assert world.placed[job] == [("n1", 4), ("n3", 4)]
+    world.start(job)
+    world.end(job, "n1")
+    world.release(job, "n1")
+    assert "JobSucceeded" not in names(world.rounds())
+    world.end(job, "n3")
+    world.release(job, "n3")
+    assert "JobSucceeded" in names(world.rounds())
+    world.assert_sound()
+
+
+def test_gangs_that_lose_nodes_one_after_the_other_start_whole_or_wait_holding_nothing() -> None:
+    """Two gangs of two nodes each lose three of four: of the three that are left one gang gets two, the other none."""
+    world = World({f"n{number}": 4 for number in range(1, 5)})
+    jobs = [world.submit(name, 8) for name in "ab"]
+    world.rounds()
+    world.join("n5", 4)
+    world.join("n6", 4)
+    for lost in ("n1", "n3", "n5"):  # the last of them while the others are being replaced
+        world.round({NodeId(lost): 100.0})
+        world.rounds()
+    for job in jobs:
+        run = world.run(job)
+        if run is not None and run.stopping is not None:
+            world.end(job, *(share.node_id for share in run.shares if share.node_id in ("n2", "n4")))
+            world.release(job, *(share.node_id for share in run.shares if share.node_id in ("n2", "n4")))
+    world.rounds()
+    world.wait(400)
+    world.rounds()
+
+    assert [run.gpus for run in world.cluster.runs.values()] == [8]
+    assert world.free == 4
+    world.assert_sound()
+
+
 def test_on_lost_wait_starts_nothing_elsewhere_until_the_node_is_clean() -> None:
     """The node may live on, out of reach."""
     world = World({"n1": 8, "n2": 8})

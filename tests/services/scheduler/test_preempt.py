@@ -306,6 +306,7 @@ def test_without_a_change_from_outside_evictions_come_to_rest(data: st.DataObjec
             data.draw(st.sampled_from((1, 2, 4, 8))),
             team=data.draw(st.sampled_from("abc")),
             priority=data.draw(st.sampled_from((Priority.LOW, Priority.NORMAL, Priority.HIGH))),
+            min_gpus=data.draw(st.sampled_from((0, 0, 1))),  # elastic gangs too take from each other only so often
         )
         if data.draw(st.booleans()):
             obey(made)

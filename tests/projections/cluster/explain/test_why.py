@@ -225,7 +225,7 @@ def test_why_says_the_code_that_the_log_has_once_rounds_have_nothing_to_add(grow
 @settings(max_examples=20)
 @given(histories())
 def test_every_waiting_job_has_a_reason_and_an_estimate_or_says_that_there_is_none(grown: History) -> None:
-    """Whoever is behind whom, also before any round has looked: fault 18 and fault 26 of the checklist."""
+    """Whoever is behind whom, also before any round has looked (kueue#2270, flux-sched#1015)."""
     for job in waiting(grown.cluster):
         answer = explain(grown.cluster, job.job_id, at=grown.at)
         assert answer.code in set(HoldCode)
@@ -250,7 +250,7 @@ def test_asking_changes_nothing(grown: History) -> None:
 
 
 def test_an_estimate_goes_with_what_it_rested_on() -> None:
-    """A promise that moves, or is dropped, moves or drops the start that was told: fault 25 of the checklist."""
+    """A promise that moves, or is dropped, moves or drops the start that was told (flux-sched#1424)."""
     world = World({"n1": 8, "n2": 8})
     runs = world.put(world.submit("runs", 8, max_runtime_s=600), n1=8)
     world.submit("gang", 16)
@@ -273,7 +273,7 @@ def test_an_estimate_goes_with_what_it_rested_on() -> None:
 
 
 def test_a_job_whose_runs_never_start_says_that_it_backs_off() -> None:
-    """It does not try again and again in silence: fault 73 of the checklist."""
+    """It does not try again and again in silence (KAI#2075)."""
     world = World({"n1": 1})
     job = world.submit("job", 1, retries_infrastructure=2)
     world.rounds()

@@ -22,6 +22,7 @@ app = typer.Typer(
 )
 
 JOBS, LOOK, OPERATE, RUN = "Jobs", "Looking", "Operating", "Running a cluster"
+AWAY = frozenset({"no_cluster", "nats_unreachable", "nats_away", "no_answer"})  # faults of servers that do not answer
 PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
 app.command(rich_help_panel=JOBS)(submit.submit)
@@ -69,7 +70,7 @@ def main() -> None:
         say(fault.sentence)
         if fault.hint:
             say(f"hint: {fault.hint}")
-        sys.exit(ExitCode.REFUSED)
+        sys.exit(ExitCode.UNREACHABLE if fault.code in AWAY else ExitCode.REFUSED)
     except BrokenPipeError:  # whoever reads our output has had enough of it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(ExitCode.OK)

@@ -145,7 +145,7 @@ def promises(
 ) -> None:
     """What gangs were promised, newest first: the start that was said first, how far it slipped, and what became of it.
 
-    How often promises were kept is on stderr. --json: one document.
+    How often promises were kept, of all jobs, is on stderr. --json: one document.
     """
     with connect(api_url) as client:
         answer = client.get("/promises", {"job": job_id, "limit": limit}, thing="promises")
@@ -153,7 +153,8 @@ def promises(
             print(json.dumps(answer))
             return
         print_table(PROMISE_COLUMNS, [_promise_row(promise, client.now) for promise in answer["promises"]])
-    say(fared(answer))
+    if job_id is None:
+        say(fared(answer))  # of all promises, not of one job's
 
 
 def _promise_row(promise: dict[str, Any], now: datetime) -> list[str]:

@@ -67,7 +67,8 @@ class _Wanted:
             told = ", ".join(f"{key}={value}" for key, value in self.labels.items())
             seen = sorted({f"{key}={value}" for node in nodes for key, value in node["labels"].items()})
             hint = f"there are {', '.join(seen[:10])}" if seen else "no node has any label"
-            raise Failure("node", f"no node has the label {told}", hint=hint, code=ExitCode.NOT_FOUND)
+            labels = "label" if len(self.labels) == 1 else "labels"
+            raise Failure("node", f"no node has the {labels} {told}", hint=hint, code=ExitCode.NOT_FOUND)
         return found
 
 

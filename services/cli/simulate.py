@@ -96,9 +96,9 @@ def trace(
     plot: Plot = None,
     as_json: AsJson = False,
 ) -> None:
-    """Replay the jobs of a trace, FILE.csv or FILE.csv.gz: job_id,submit_s,gpus,nodes,runtime_s,team,gpu_type,priority.
+    """Replay the jobs of a trace, FILE.csv or FILE.csv.gz, whose first line has job_id,submit_s,gpus,runtime_s.
 
-    What a job declares is estimate_s, a further column, else its true runtime. Waits and times to completion are in
+    Further columns: estimate_s, what a job declares (else its true runtime), and priority. Waits and times to completion are in
     seconds; a job larger than the pool is dropped and counted.
     """
     from services.main import simulate

@@ -13,6 +13,7 @@ from services.gate.names import shown
 from services.gate.problems import refusal_of, wrong
 
 AGENT_LOST_AFTER_S: Final = 60.0  # when an agent without contact gives its node up, where nobody set it
+PROMISES_MAX: Final = 256  # that the scheduler keeps at once, whatever the policy says
 SPANS: Final = ("suspect_after", "lost_after", "min_runtime", "cool_down", "half_life")  # with `_s` in the event
 DEFAULT: Final = PolicySet(at=datetime.min)  # noqa: DTZ901 - only its other fields are looked at
 
@@ -50,12 +51,15 @@ def policy_changes(before: PolicySet | None, after: PolicySet) -> list[str]:
 
 def policy_oddities(policy: PolicySet) -> list[str]:
     """What is legal in this policy and probably not meant."""
-    if policy.lost_after_s > AGENT_LOST_AFTER_S:
-        return []
-    lost, agents = duration(policy.lost_after_s), duration(AGENT_LOST_AFTER_S)
-    return [
-        f"lost_after is {lost}: agents without contact must give up earlier; MUSTER_LOST_AFTER_S of theirs is {agents} if unset"
-    ]
+    told = []
+    if policy.lost_after_s <= AGENT_LOST_AFTER_S:
+        lost, agents = duration(policy.lost_after_s), duration(AGENT_LOST_AFTER_S)
+        told.append(
+            f"lost_after is {lost}: agents without contact must give up earlier; MUSTER_LOST_AFTER_S of theirs is {agents} if unset"
+        )
+    if policy.promises > PROMISES_MAX:
+        told.append(f"promises is {policy.promises}: no more than {PROMISES_MAX} gangs hold one at once")
+    return told
 
 
 def _told(value: object) -> str:

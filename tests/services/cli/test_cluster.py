@@ -8,17 +8,18 @@ import pytest
 
 from services.cli import cluster
 from services.cli.app import main
+from services.cli.failure import ExitCode
 
 
 @pytest.mark.parametrize("command", [cluster.verify.__name__, cluster.rebuild.__name__])
 def test_without_a_cluster_there_is_nothing_to_verify(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It says where it looked and how a cluster is started."""
+    """It says where it looked and how a cluster is started; 1 would mean that something differs."""
     monkeypatch.setattr("sys.argv", ["muster", command, "--data-dir", str(tmp_path)])
     with pytest.raises(SystemExit) as ended:
         main()
-    assert ended.value.code == 1
+    assert ended.value.code == ExitCode.UNREACHABLE
     err = capsys.readouterr().err
     assert f"No cluster runs on {tmp_path}." in err
     assert "muster up" in err

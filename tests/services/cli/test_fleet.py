@@ -64,18 +64,20 @@ def test_a_limit_of_nothing_is_shown_and_none_is_not() -> None:
 
 
 def test_promises_say_how_far_they_slipped_and_how_all_fared(network: Network) -> None:
-    """The list on stdout, the sum on stderr."""
+    """The list on stdout, the sum on stderr, if it is of all that are listed."""
     promise = {
         "job_id": "jx", "team": "red", "gpus": 80, "outcome": "late", "promised_at": "2026-01-01T00:00:00Z",
         "first_start": "2026-01-01T10:00:00Z", "start": None, "slip_s": 200.0, "moves": 1, "cause": "overrun",
     }  # fmt: skip
     outcomes = {"open": 0, "kept": 3, "late": 1, "untimed": 0, "dropped": 2}
     answer = {"promises": [promise], "outcomes": outcomes, "slips": {"overrun": 4}, "hit_rate": 0.75, "position": 1}
-    network.answers.append((200, answer))
-    done = CliRunner().invoke(app, ["promises", "--job", "jx", "--api-url", network.url])
+    network.answers.extend([(200, answer), (200, answer)])
+    done = CliRunner().invoke(app, ["promises", "--api-url", network.url])
     (_, line) = done.stdout.splitlines()
     assert line.split()[:4] == ["jx", "red", "80", "late"]
     assert line.endswith("2026-01-01 10:00:00  +3m 20s      1  overrun")
     assert done.stderr == "muster: 6 promises: 3 kept, 1 late, 2 dropped; hit rate 75.0 %; slips: overrun 4\n"
     assert fared({"outcomes": {"open": 0}, "slips": {}, "hit_rate": None}) == "0 promises"
-    assert network.asked[0][0] == "/v1/promises?job=jx&limit=50"
+    done = CliRunner().invoke(app, ["promises", "--job", "jx", "--api-url", network.url])
+    assert (len(done.stdout.splitlines()), done.stderr) == (2, "")
+    assert [asked[0] for asked in network.asked] == ["/v1/promises?limit=50", "/v1/promises?job=jx&limit=50"]

@@ -16,12 +16,14 @@ from events.policy import Consolidation, JobOrder, Overrun, PlacePolicy, PolicyS
 from runtime.settings import AgentSettings
 from services.gate.policy import (
     AGENT_LOST_AFTER_S,
+    PROMISES_MAX,
     checked_policy,
     policy_changes,
     policy_document,
     policy_oddities,
     policy_schema,
 )
+from services.scheduler import promise
 
 AT = datetime(2026, 3, 14, tzinfo=UTC)
 DEFAULT = PolicySet(at=AT)
@@ -149,3 +151,11 @@ def test_agents_must_give_up_before_they_are_given_up() -> None:
     assert policy_oddities(DEFAULT) == []
     (told,) = policy_oddities(replace(DEFAULT, lost_after_s=60.0))
     assert "MUSTER_LOST_AFTER_S" in told
+
+
+def test_more_promises_than_are_kept_at_once_are_told() -> None:
+    """The policy is taken all the same: what holds is the scheduler's number."""
+    assert policy_oddities(replace(DEFAULT, promises=PROMISES_MAX)) == []
+    (told,) = policy_oddities(replace(DEFAULT, promises=PROMISES_MAX + 1))
+    assert told == "promises is 257: no more than 256 gangs hold one at once"
+    assert promise.PROMISES_MAX == PROMISES_MAX

@@ -44,11 +44,22 @@ from projections.cluster.index import (
     put_run,
     put_slots,
 )
-from projections.cluster.job import BACK_OFF_MAX, Earmark, Job, JobState, Promise, Run, grace, lasts, shape_of
+from projections.cluster.job import (
+    BACK_OFF_MAX,
+    Earmark,
+    Job,
+    JobState,
+    Promise,
+    Run,
+    grace,
+    lasts,
+    shape_of,
+)
 from projections.cluster.node import NodeState
 from projections.cluster.state import Cluster
 
 APPLICATION_CAUSES: Final = frozenset({StopCause.RANK_FAILED, StopCause.TIME_LIMIT})
+STARTS_WITHIN: Final = timedelta(days=1_000 * 366)  # of a promise; times end with the year 9999
 BLAMELESS_CAUSES: Final = frozenset({StopCause.PREEMPTED, StopCause.CONSOLIDATED, StopCause.QUEUE_HELD})
 
 
@@ -115,8 +126,8 @@ def _placed(cluster: Cluster, e: JobPlaced, recorded: Recorded) -> None:
     job = _job_of(cluster, e)
     assert job.state is JobState.ADMITTED
     assert (e.attempt, e.run_id) == (job.attempt + 1, run_id_of(job.job_id, e.attempt))
+    _assert_gang(cluster, e.shares, e.ranks)
     _assert_free(cluster, e.shares, job.job_id)
-    assert not e.ranks or sorted(e.ranks) == list(range(len(e.shares)))
     account(cluster, job.team, recorded.at)
     if job.job_id in cluster.earmarks:
         _drop_earmark(cluster, job.job_id)
@@ -155,13 +166,20 @@ def _placed(cluster: Cluster, e: JobPlaced, recorded: Recorded) -> None:
     )
 
 
-def _assert_free(cluster: Cluster, shares: tuple[NodeShare, ...], job_id: JobId) -> None:
-    """Each is on a node of its own, in order, and has what is free there and not set aside, if its life is not over."""
+def _assert_gang(cluster: Cluster, shares: tuple[NodeShare, ...], ranks: tuple[int, ...] = ()) -> None:
+    """There are some, each on a node of its own that is known, in order; and the ranks are an order of them."""
     assert shares
     before = ""
     for share in shares:
         assert before < share.node_id
+        assert share.node_id in cluster.nodes
         before = share.node_id
+    assert not ranks or sorted(ranks) == list(range(len(shares)))
+
+
+def _assert_free(cluster: Cluster, shares: tuple[NodeShare, ...], job_id: JobId) -> None:
+    """Each has what is free on its node and not set aside, if its life is not over."""
+    for share in shares:
         node = cluster.nodes[share.node_id]
         open_to_it = node.free & ~(node.marked & ~node.earmarked.get(job_id, 0))
         assert node.epoch != share.node_epoch or node.state is NodeState.LOST or not share.slots & ~open_to_it
@@ -173,6 +191,8 @@ def _assert_free(cluster: Cluster, shares: tuple[NodeShare, ...], job_id: JobId)
 def _earmarked(cluster: Cluster, e: GpusEarmarked, recorded: Recorded) -> None:
     job = _job_of(cluster, e)
     assert job.job_id not in cluster.earmarks
+    _assert_gang(cluster, e.shares, e.ranks)
+    assert len(set(e.victims)) == len(e.victims)
     victims = [cluster.runs[run_id] for run_id in e.victims]
     assert all(not victim.evicted_for and victim.job_id != job.job_id for victim in victims)
     for share in e.shares:
@@ -219,11 +239,13 @@ def _drop_earmark(cluster: Cluster, job_id: JobId) -> None:
 def _promised(cluster: Cluster, e: StartPromised, recorded: Recorded) -> None:
     assert _job_of(cluster, e).state is JobState.ADMITTED
     assert e.job_id not in cluster.promises
+    _assert_gang(cluster, e.shares)
+    start = _reckoned(e.start, recorded)
     cluster.promises[e.job_id] = Promise(
         job_id=e.job_id,
         shares=e.shares,
-        start=e.start,
-        first=e.start,
+        start=start,
+        first=start,
         at=recorded.at,
         position=recorded.position,
     )
@@ -231,15 +253,24 @@ def _promised(cluster: Cluster, e: StartPromised, recorded: Recorded) -> None:
 
 def _promise_moved(cluster: Cluster, e: PromiseMoved, recorded: Recorded) -> None:
     before = cluster.promises[_job_of(cluster, e).job_id]
+    _assert_gang(cluster, e.shares)
+    start = _reckoned(e.start, recorded)
     cluster.promises[e.job_id] = replace(
         before,
         shares=e.shares,
-        start=e.start,
-        first=before.first or e.start,
+        start=start,
+        first=before.first or start,
         at=recorded.at,
         position=recorded.position,
         moves=before.moves + 1,
     )
+
+
+def _reckoned(start: datetime | None, recorded: Recorded) -> datetime | None:
+    """The start, or one so near that runtimes may be added to it, and taken from it, as often as there are promises."""
+    if start is None:
+        return None
+    return max(recorded.at - STARTS_WITHIN, min(start, recorded.at + STARTS_WITHIN))
 
 
 def _promise_dropped(cluster: Cluster, e: PromiseDropped, recorded: Recorded) -> None:

@@ -27,7 +27,9 @@ BACK_OFF_MAX: Final = timedelta(seconds=300)
 NO_END_S: Final = 1 << 40  # in place of a runtime that nobody declared
 
 
-RUNTIME_MAX_S: Final = 100 * 366 * 86_400  # whatever is declared beyond ends no sooner than that
+RUNTIME_MAX_S: Final = (
+    10 * 366 * 86_400
+)  # more counts as this: many such, one after the other, end before the year 9999
 
 
 OrderKey = tuple[float, ...]
@@ -65,11 +67,12 @@ class Shape(NamedTuple):
 
 
 def shape_of(spec: JobSpec) -> Shape:
-    """The shape that a spec asks for."""
+    """The shape that a spec asks for. One half of nodes and GPUs on each says nothing: admission rejects the job."""
+    shared = bool(spec.nodes and spec.gpus_per_node)
     return Shape(
         gpus=spec.gpus,
-        nodes=spec.nodes,
-        gpus_per_node=spec.gpus_per_node,
+        nodes=spec.nodes if shared else 0,
+        gpus_per_node=spec.gpus_per_node if shared else 0,
         gpu_types=spec.gpu_types,
         min_gpus=spec.min_gpus if spec.min_gpus < spec.gpus else 0,
         within=spec.topology.within.value if spec.topology is not None else "",

@@ -11,6 +11,7 @@ from events.policy import Consolidation
 from projections.cluster.holds import holds
 from projections.cluster.index import line_of
 from projections.cluster.job import Job, JobState, OrderKey, Shape, lasts
+from projections.cluster.placing.misfit import suited
 from projections.cluster.placing.place import Misfit, Placement
 from projections.cluster.placing.topology import ranks_along
 from projections.cluster.quota.entitlement import Standing
@@ -133,7 +134,7 @@ class Turn:
         if self._preempts(job, following) or (found is HoldCode.SCATTERED and self._consolidates(job, line)):
             self._jobs[job.job_id] = HoldCode.WAITS_FOR_PREEMPTED
             return None
-        promised = self._promises.cannot_start(job)
+        promised = self._promises.cannot_start(job, self._asks(line)[0])
         shuts = self._shuts(line)
         if not promised and not shuts:
             return found
@@ -208,7 +209,7 @@ class Turn:
     def _find(self, job: Job, line: Line) -> Placement | HoldCode:
         """A place; or why there is none."""
         shape, most = self._asks(line)
-        claim = self._promises.claim_of(job)
+        claim = self._suiting(job, shape)
         if claim is not None and most is None and self._ready(job, claim):
             nodes = [self._cluster.nodes[share.node_id] for share in claim.shares]
             return Placement(claim.shares, ranks_along(nodes) if self._cluster.spares else ())
@@ -226,6 +227,15 @@ class Turn:
         if among is None:
             return HoldCode.RESERVED
         return among if isinstance(among, Placement) else among.code
+
+    def _suiting(self, job: Job, shape: Shape) -> Claim | None:
+        """What the job was promised; nothing any more, if that is of a type closed to it by now, or nodes unlike its shape."""
+        claim = self._promises.claim_of(job)
+        nodes = [self._cluster.nodes.get(share.node_id) for share in claim.shares] if claim is not None else []
+        if not suited(shape, [node for node in nodes if node is not None]):
+            self._promises.lose(job, PromiseCause.CHANGED)
+            return None
+        return claim
 
     def _ready(self, job: Job, claim: Claim) -> bool:
         """Whether the job may have what it was promised now."""

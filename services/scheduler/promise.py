@@ -5,9 +5,9 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from events.base import Event, JobId, NodeId
-from events.job import NodeShare, PromiseCause, PromiseDropped, PromiseMoved, StartPromised
+from events.job import JobPlaced, NodeShare, PromiseCause, PromiseDropped, PromiseMoved, StartPromised
 from events.policy import JobOrder
-from projections.cluster.job import Job, JobState, Promise, lasts
+from projections.cluster.job import Job, JobState, Promise, Shape, lasts
 from projections.cluster.node import NodeState, Slots
 from projections.cluster.state import Cluster
 from projections.cluster.tick import Tick
@@ -39,8 +39,11 @@ class Promises:
         self._taken: list[Taken] = []
         self._aside: list[Claim] = []  # what this round set aside for preemptors
         self._ahead: set[JobId] = set()  # whose turn has not come
+        placed = {event.job_id for event in events if isinstance(event, JobPlaced)}  # which says all of their promises
         for promise in sorted(cluster.promises.values(), key=lambda p: (p.position, p.job_id)):
             job = cluster.jobs[promise.job_id]
+            if job.job_id in placed:
+                continue
             if job.state is not JobState.ADMITTED or job.cancel:
                 self._drop(job, PromiseCause.CHANGED)
             elif job.job_id in cluster.earmarks:
@@ -95,11 +98,14 @@ class Promises:
             self._ahead.discard(job.job_id)
             self._drop(job, cause)
 
-    def cannot_start(self, job: Job) -> bool:
-        """Whether the job, whose turn it is and for which there is no room, has a promise from now on."""
+    def cannot_start(self, job: Job, shape: Shape) -> bool:
+        """Whether the job, whose turn it is and for which there is no room, has a promise from now on.
+
+        `shape`: what may be looked for, its own on the types that are open to it.
+        """
         claim = self.claim_of(job)
         self._ahead.discard(job.job_id)
-        kept = self._keep(job, claim) if claim is not None else self._make(job)
+        kept = self._keep(job, claim, shape) if claim is not None else self._make(job, shape)
         self._kept += kept
         return kept
 
@@ -110,11 +116,11 @@ class Promises:
 
     # Making, keeping, moving
 
-    def _make(self, job: Job) -> bool:
+    def _make(self, job: Job, shape: Shape) -> bool:
         later = self._may_give_way(job) if self._kept + len(self._ahead) >= self._depth else None
         if self.exhausted or (later is None and self._kept + len(self._ahead) >= self._depth):
             return False
-        plan = self._plan(job, around=self._before())
+        plan = self._plan(job, shape, around=self._before())
         if plan is None:
             return False
         if later is not None:
@@ -130,7 +136,7 @@ class Promises:
             ahead = [other for other in ahead if other.rank > job.rank]
         return max(ahead, key=lambda other: (self._cluster.key(other), other.job_id), default=None)
 
-    def _keep(self, job: Job, claim: Claim) -> bool:
+    def _keep(self, job: Job, claim: Claim, shape: Shape) -> bool:
         if self._kept >= self._depth:
             self.lose(job, PromiseCause.POLICY)
             return False
@@ -140,11 +146,11 @@ class Promises:
         if cause is None and self._late(promise):
             cause = PromiseCause.OVERRUN
         if cause is None:
-            self._bring_forward(job, promise)
+            self._bring_forward(job, promise, shape)
             return True
         if not urgent and promise.at + MOVED_AGAIN_AFTER > self._tick.at:
             return True
-        plan = self._plan(job, around=self._before(), instead=claim)
+        plan = self._plan(job, shape, around=self._before(), instead=claim)
         if plan is not None:
             self._move(job, promise, plan, cause)
         elif cause is PromiseCause.OVERTAKEN and self._waits_for_others(claim):
@@ -197,7 +203,7 @@ class Promises:
     def _late(self, promise: Promise) -> bool:
         return promise.start is not None and promise.start < self._tick.at
 
-    def _bring_forward(self, job: Job, promise: Promise) -> None:
+    def _bring_forward(self, job: Job, promise: Promise, shape: Shape) -> None:
         """The promise is earlier if that is so: looked for where its own GPUs come free sooner, and for the first in order."""
         lately = promise.start is not None and promise.at + MOVED_AGAIN_AFTER > self._tick.at
         if lately or self._sooner >= SOONER_MAX:
@@ -208,7 +214,7 @@ class Promises:
             return
         self._sooner += 1
         others = [claim for claim in self._promised.claims.values() if claim.job_id != job.job_id]
-        plan = self._plan(job, around=[*others, *self._aside], before=before)
+        plan = self._plan(job, shape, around=[*others, *self._aside], before=before)
         if plan is not None and plan.start is not None:
             self._move(job, promise, plan, PromiseCause.EARLIER)
 
@@ -225,7 +231,13 @@ class Promises:
         return latest
 
     def _plan(
-        self, job: Job, *, around: list[Claim], instead: Claim | None = None, before: datetime | None = None
+        self,
+        job: Job,
+        shape: Shape,
+        *,
+        around: list[Claim],
+        instead: Claim | None = None,
+        before: datetime | None = None,
     ) -> Plan | None:
         """A plan, as far as the round's number of them goes. `instead` of a claim: what that has may be in it."""
         if self._plans >= PLANS_MAX:
@@ -233,7 +245,7 @@ class Promises:
         self._plans += 1
         around = [claim for claim in around if claim is not instead]
         future = Future(self._promised.open, self._tick.at, self._taken)
-        return future.plan(job.shape, lasts(job.spec), around=around, before=before)
+        return future.plan(shape, lasts(job.spec), around=around, before=before)
 
     def _before(self) -> list[Claim]:
         """What is promised to those before the job whose turn it is."""

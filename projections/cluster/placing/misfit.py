@@ -1,11 +1,11 @@
 """Why a gang does not fit, from the gravest reason to the lightest, and whether the cluster could ever hold it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from events.job import HoldCode
 from projections.cluster.job import Shape
-from projections.cluster.node import NOWHERE, Kind, NodeState
+from projections.cluster.node import NOWHERE, Kind, Node, NodeState
 from projections.cluster.placing.pick import WHOLE_NODES_FROM
 from projections.cluster.placing.room import Room, domain_of, sought_by
 from projections.cluster.state import Cluster
@@ -87,6 +87,16 @@ def _could_hold(cluster: Cluster, shape: Shape, states: tuple[NodeState, ...], *
         if fits:
             return True
     return False
+
+
+def suited(shape: Shape, nodes: Sequence[Node]) -> bool:
+    """Whether nodes that were found for a gang are such as it asks for: they may have been described anew since."""
+    for node in nodes:
+        sought = sought_by(shape, node.gpu_type, 1)
+        if not (_accepts(shape, node.gpu_type) and sought.suits(node.traits) and sought.lies(node.place)):
+            return False
+    within = {domain_of(node.place, shape.within) for node in nodes} if shape.required and len(nodes) > 1 else set()
+    return not within or (len(within) == 1 and NOWHERE not in within)
 
 
 def _accepts(shape: Shape, gpu_type: str) -> bool:

@@ -3,7 +3,9 @@
 from datetime import timedelta
 from typing import Any
 
-from events.base import Event, JobId, NodeId
+import pytest
+
+from events.base import Event, JobId, NodeId, TeamId
 from events.job import (
     HoldCode,
     JobPlaced,
@@ -13,8 +15,10 @@ from events.job import (
     PromiseMoved,
     StartPromised,
 )
+from events.node import NodeDescribed
 from events.operator import NodeCordoned
 from events.policy import JobOrder
+from events.queues import Bounds, Queue
 from services.scheduler.promise import PLANS_MAX
 from tests.clusters import World, names
 
@@ -57,6 +61,72 @@ def test_a_gang_that_cannot_start_is_promised_real_ends_on_any_healthy_node() ->
     assert [share.node_id for share in promise.shares] == ["n1", "n3"]
     assert start_s(world, "gang") == 100
     assert hold(world, "gang") is HoldCode.PROMISED
+
+
+def two_types(**policy: Any) -> World:
+    """Team `t` has 2 of the 4 GPUs of type `a` that it may have, `u` has the other node of that type, and `b`."""
+    world = World({})
+    for name, gpu_type in (("a1", "a"), ("a2", "a"), ("b1", "b")):
+        world.join(name, 4, gpu_type=gpu_type)
+    world.policy(preemption=False, **policy)
+    world.queues(Queue(name=TeamId("t"), bounds=(Bounds(gpu_type="a", limit=4),)))
+    jobs = (("long", 2, "t", "a", 9_000), ("soon", 4, "u", "a", 600), ("late", 4, "u", "b", 7_200))
+    for name, gpus, team, gpu_type, runtime_s in jobs:
+        world.submit(name, gpus, team=team, gpu_types=(gpu_type,), max_runtime_s=runtime_s, stop_grace_s=0)
+    world.rounds()
+    for name, *_ in jobs:
+        world.start(JobId(name))
+    world.rounds()
+    return world
+
+
+def test_nothing_is_promised_of_a_type_that_a_limit_closes() -> None:
+    """Though that is free sooner: it could not be had then."""
+    world = two_types()
+    world.submit("gang", 4, gpu_types=("a", "b"))
+    world.rounds()
+    assert [share.node_id for share in world.cluster.promises[JobId("gang")].shares] == ["b1"]
+
+    world.finish(JobId("soon"))
+    world.rounds()
+    assert "gang" not in world.placed
+
+
+def test_a_promise_of_a_type_that_is_closed_by_now_becomes_another() -> None:
+    """Its GPUs are free, and would put the team above its limit."""
+    world = two_types()
+    world.queues()
+    world.submit("gang", 4, gpu_types=("a", "b"))
+    world.rounds()
+    assert [share.node_id for share in world.cluster.promises[JobId("gang")].shares] == ["a2"]
+    world.queues(Queue(name=TeamId("t"), bounds=(Bounds(gpu_type="a", limit=4),)))
+    world.finish(JobId("soon"))
+    world.rounds()
+
+    assert "gang" not in world.placed
+    assert [share.node_id for share in world.cluster.promises[JobId("gang")].shares] == ["b1"]
+
+
+@pytest.mark.parametrize("now", [{"taints": ("odd",)}, {"labels": {"disk": "slow"}}])
+def test_a_promise_of_a_node_that_no_longer_suits_becomes_another(now: dict[str, Any]) -> None:
+    """Described anew, it is no place for the job, however free."""
+    world = World({})
+    for name in ("n1", "n2"):
+        world.join(name, 4, labels={"disk": "fast"})
+    world.policy(preemption=False)
+    for name, runtime_s in (("one", 100), ("two", 300)):
+        world.submit(name, 4, max_runtime_s=runtime_s, stop_grace_s=0)
+        world.rounds()
+    world.submit("gang", 4, labels={"disk": "fast"})
+    world.rounds()
+    (share,) = world.cluster.promises[JobId("gang")].shares
+    assert share.node_id == "n1"
+    world.add(NodeDescribed(at=world.at, node_id=share.node_id, node_epoch=share.node_epoch, **now))
+    world.finish(JobId("one"))
+    world.rounds()
+
+    assert "gang" not in world.placed
+    assert [share.node_id for share in world.cluster.promises[JobId("gang")].shares] == ["n2"]
 
 
 def test_only_what_is_gone_in_time_is_backfilled_onto_promised_nodes() -> None:

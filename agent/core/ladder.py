@@ -5,7 +5,7 @@ from typing import Final
 from agent.core.found import Step, Trace, Why
 from events.job import JobSpec, OnLost
 
-TIME_LIMIT_SLACK_S: Final = 5.0  # the control plane counts from the last share's start: let it act first
+TIME_LIMIT_SLACK_S: Final = 5.0  # the limit counts from the last rank's start, which other nodes may be late with
 ABRUPT: Final = frozenset({Why.RANK_FAILED, Why.START_FAILED})  # the gang is broken: nobody can save anything
 
 
@@ -41,6 +41,6 @@ def isolated(spec: JobSpec, silent_s: float, lost_after_s: float) -> bool:
 
 
 def over_time(trace: Trace) -> bool:
-    """Whether the run reached its time limit without the control plane ending it."""
+    """Whether the run reached its time limit, by this node's own share of it."""
     limit_s = trace.share.spec.max_runtime_s
     return limit_s > 0 and trace.age_s >= limit_s + TIME_LIMIT_SLACK_S

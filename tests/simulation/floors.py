@@ -25,7 +25,7 @@ def floors_day(seed: int, *, jobs: int = 40) -> tuple[Day, list[Work]]:
     grown = Day()
     nodes = random.choice((2, 3))
     grown.join([NodeId(f"n{number}") for number in range(nodes)], 4)
-    grown.record(QueuesSet(at=BEGIN, queues=_tree(random, nodes * 4)))
+    grown.record(QueuesSet(at=BEGIN, queues=floors_tree(random, nodes * 4)))
     order = random.choice((JobOrder.FAIR, JobOrder.FAIR, *JobOrder))
     grown.record(
         PolicySet(
@@ -42,7 +42,8 @@ def floors_day(seed: int, *, jobs: int = 40) -> tuple[Day, list[Work]]:
     return grown, _works(random, jobs)
 
 
-def _tree(random: Random, capacity: int) -> tuple[Queue, ...]:
+def floors_tree(random: Random, capacity: int) -> tuple[Queue, ...]:
+    """All teams, two of them in a group, with floors that fit into the capacity and into that of the group."""
     group, *own = _parts(random, capacity, 3)
     floors = (*_parts(random, group, 2), *own)
 

@@ -1,7 +1,9 @@
 """Whole gangs or nothing, in order, and a stable word for each job that waits."""
 
-from events.base import TeamId
+from events.base import JobId, TeamId
 from events.job import HoldCode, JobHeld, JobPlaced, Priority
+from services.admission.decide import decide as admit
+from services.scheduler.decide import decide
 from tests.clusters import World, names
 
 NODES_OF_4 = {"n1": 4, "n2": 4, "n3": 4}
@@ -147,3 +149,28 @@ def test_a_node_that_is_suspect_gets_nothing_new() -> None:
     assert "JobPlaced" not in names(world.round(dict.fromkeys(world.cluster.nodes, 45.0)))
 
     assert "JobPlaced" in names(world.rounds())  # it is heard again
+
+
+def test_thousands_of_misfits_that_are_alike_are_one_look() -> None:
+    """Once all is said of them; and the scan goes past them at once to a small job that came last and fits."""
+    world = World({"n1": 8, "n2": 8})
+    world.policy(promises=0)
+    world.submit("runs", 12)
+    for number in range(1_000):
+        world.submit(f"j{number:04d}", 16)
+    world.rounds()
+    small = world.submit("small", 4)
+    world.add(*admit(world.cluster, world.tick()))
+    looked_at: list[str] = []
+    jobs = world.cluster.jobs
+
+    class Watched(dict):  # type: ignore[type-arg]
+        def __getitem__(self, key: str) -> object:
+            looked_at.append(key)
+            return jobs[JobId(key)]
+
+    world.cluster.jobs = Watched(jobs)
+    decided = decide(world.cluster, world.tick())
+
+    assert [event.job_id for event in decided if isinstance(event, JobPlaced)] == [small]
+    assert len(looked_at) < 20

@@ -383,7 +383,7 @@ KNOBS: list[tuple[dict[str, Any], int, str]] = [
 
 @pytest.mark.parametrize(("knob", "gpus", "code"), KNOBS)
 def test_each_knob_of_a_queue_has_its_effect_and_without_it_none(knob: dict[str, Any], gpus: int, code: str) -> None:
-    """On the queue itself, and on the one above it: fault 34 of the checklist."""
+    """On the queue itself, and on the one above it (koordinator#2288)."""
     world = World({"n1": 16})
     world.put(world.submit("first", 4), n1=4)
     world.submit("job", gpus)

@@ -59,6 +59,7 @@ class Turn:
         self._tick = tick
         self._standing = Standing(cluster, tick.at)
         self._limits = not self._standing.sole
+        self._all_types = tuple(sorted(cluster.capacity))
         self._promised = Promised(cluster)
         self._events = earmark.settle(cluster, tick, self._standing)
         self._placed: set[JobId] = {e.job_id for e in self._events if isinstance(e, JobPlaced)}
@@ -162,7 +163,7 @@ class Turn:
             self._shut_in.setdefault(line.team, set()).update(self._types(line.shape.gpu_types))
 
     def _types(self, gpu_types: Iterable[str]) -> tuple[str, ...]:
-        return tuple(gpu_types) or tuple(sorted(self._cluster.capacity))
+        return tuple(gpu_types) or self._all_types
 
     def _unshut(self, line: Line, gpu_types: Iterable[str]) -> tuple[str, ...]:
         """Those of the types for which nobody holds the line up."""
@@ -238,8 +239,11 @@ class Turn:
         return claim
 
     def _ready(self, job: Job, claim: Claim) -> bool:
-        """Whether the job may have what it was promised now."""
-        return self._promised.ready(claim, end=self._end(job), mine=self._promises.open_to(job))
+        """Whether the job may have what it was promised now: all is free, and nobody else was promised any of it before its end."""
+        if not self._promised.all_free(claim):
+            return False
+        mine = self._promises.open_to(job)
+        return all(other.job_id in mine for other in self._promised.hit(claim.shares, end=self._end(job)))
 
     def _closed(self, line: Line) -> HoldCode:
         """Why a line waits that the types open to it could never hold: one that is closed to it now could."""

@@ -39,6 +39,7 @@ class Promises:
         self._taken: list[Taken] = []
         self._aside: list[Claim] = []  # what this round set aside for preemptors
         self._ahead: set[JobId] = set()  # whose turn has not come
+        self._undated: set[JobId] = set()  # of these, those whose promise has no start
         placed = {event.job_id for event in events if isinstance(event, JobPlaced)}  # which says all of their promises
         for promise in sorted(cluster.promises.values(), key=lambda p: (p.position, p.job_id)):
             job = cluster.jobs[promise.job_id]
@@ -51,6 +52,8 @@ class Promises:
             else:
                 promised.add(self._claim(job, promise.shares, promise.start))
                 self._ahead.add(job.job_id)
+                if promise.start is None:
+                    self._undated.add(job.job_id)
 
     @property
     def holders(self) -> list[Job]:
@@ -63,11 +66,10 @@ class Promises:
         One with a promise has enough in its own: it takes that of others only once its time has come, or where they have
         no time that could be put off.
         """
-        claims = self._promised.claims
-        claim = claims.get(job.job_id)
+        claim = self.claim_of(job)
         if claim is None or (claim.start is not None and claim.start <= self._tick.at):
             return self._ahead | {job.job_id}
-        return {job.job_id} | {other for other in self._ahead if claims[other].start is None}
+        return self._undated | {job.job_id}
 
     def claim_of(self, job: Job) -> Claim | None:
         """What is promised to the job."""
@@ -79,7 +81,7 @@ class Promises:
         """The job has got these GPUs, which were free, until `end`."""
         if job.job_id in self._promised.claims:
             self._promised.drop(job.job_id)  # `JobPlaced` says it all
-            self._ahead.discard(job.job_id)
+            self._has_turn(job.job_id)
         self._break(shares, end)
         self._promised.take(shares)
         self._taken.append(Taken(shares, end))
@@ -95,7 +97,7 @@ class Promises:
         """The job has no promise, whether it had one or not."""
         if job.job_id in self._promised.claims:
             self._promised.drop(job.job_id)
-            self._ahead.discard(job.job_id)
+            self._has_turn(job.job_id)
             self._drop(job, cause)
 
     def cannot_start(self, job: Job, shape: Shape) -> bool:
@@ -104,10 +106,14 @@ class Promises:
         `shape`: what may be looked for, its own on the types that are open to it.
         """
         claim = self.claim_of(job)
-        self._ahead.discard(job.job_id)
+        self._has_turn(job.job_id)
         kept = self._keep(job, claim, shape) if claim is not None else self._make(job, shape)
         self._kept += kept
         return kept
+
+    def _has_turn(self, job_id: JobId) -> None:
+        self._ahead.discard(job_id)
+        self._undated.discard(job_id)
 
     @property
     def exhausted(self) -> bool:

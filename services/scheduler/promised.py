@@ -1,7 +1,8 @@
 """What is free, and which of it is promised: the rooms in which jobs are tried."""
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections.abc import Container, Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from datetime import datetime
 from typing import NamedTuple
 
@@ -54,7 +55,9 @@ class Promised:
         self.claims[claim.job_id] = claim
         for share in claim.shares:
             self._on.setdefault(share.node_id, []).append(claim)
-        self._count_starts()
+        if claim.start is not None:
+            insort(self._starts, claim.start)
+        self._denied.clear()
 
     def drop(self, job_id: JobId) -> None:
         """It is promised no more: what of it is free is anyone's."""
@@ -66,11 +69,9 @@ class Promised:
             back = share.slots & self.open.free(node) & ~self._promised_on(share.node_id)
             if back:
                 self.closed.give([NodeShare(node.node_id, node.epoch, SlotMask(back))])
-        self._misfits.clear()
-        self._count_starts()
-
-    def _count_starts(self) -> None:
-        self._starts = sorted(claim.start for claim in self.claims.values() if claim.start is not None)
+                self._misfits.clear()
+        if claim.start is not None:
+            del self._starts[bisect_left(self._starts, claim.start)]
         self._denied.clear()
 
     def _promised_on(self, node_id: NodeId) -> Slots:
@@ -109,7 +110,7 @@ class Promised:
         return _memo_place(self.closed, shape, most, self._misfits)
 
     def fit_promised(
-        self, shape: Shape, most: int | None, *, end: datetime | None, mine: Container[JobId]
+        self, shape: Shape, most: int | None, *, end: datetime | None, mine: AbstractSet[JobId]
     ) -> Placement | Misfit | None:
         """A place with GPUs that are promised, for one that is gone by `end`, or may have what was promised to `mine`.
 
@@ -121,7 +122,7 @@ class Promised:
         if isinstance(anywhere, Misfit):
             return anywhere
         late = len(self._starts) - bisect_left(self._starts, end) if end is not None else 0
-        owned = any(job_id in mine for job_id in self.claims)
+        owned = not self.claims.keys().isdisjoint(mine)
         if not owned and late <= self._denied.get((shape, most), 0):
             return None
         found = place(self._room_for(end, mine), shape, most=most)
@@ -154,13 +155,13 @@ class Promised:
                     room.give([NodeShare(node.node_id, node.epoch, SlotMask(slots))])
         return room
 
-    def ready(self, claim: Claim, *, end: datetime | None, mine: Container[JobId]) -> bool:
-        """Whether all that was promised is free, and nobody but `mine` was promised any of it before `end`."""
+    def all_free(self, claim: Claim) -> bool:
+        """Whether all that was promised is free."""
         for share in claim.shares:
             node = self._nodes.get(share.node_id)
             if node is None or node.epoch != share.node_epoch or share.slots & ~self.open.free(node):
                 return False
-        return all(other.job_id in mine for other in self.hit(claim.shares, end=end))
+        return True
 
     def some_free(self, claim: Claim) -> bool:
         """Whether a part of what was promised is free."""

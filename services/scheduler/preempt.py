@@ -122,8 +122,12 @@ class Claims:
         self._gpu_type = gpu_type
         self._others_cost = others_cost
         self._inside = inside
+        self._sure = not scene.standing.sole and scene.standing.sure(
+            job.team, gpu_type, least(job.shape).gpus, rank=job.rank
+        )
         self._lost: dict[RunId, int | None] = {}
         self._over: dict[tuple[TeamId, str], int] = {}
+        self._above: dict[tuple[TeamId, str], bool] = {}  # whether a team had too much before any of it was claimed
 
     def cost(self, run_id: RunId) -> int | None:
         """What its end loses; None when it may not be stopped for the job."""
@@ -181,10 +185,17 @@ class Claims:
         return set(path(self._job.team)[1:]).intersection(*(path(run.team) for run in runs))
 
     def _over_of(self, run: Run) -> int:
-        over = self._over.get((run.team, run.gpu_type))
+        """GPUs that a team may lose: what it has beyond its entitlement; for a job that is due by its floor, all beyond its own.
+
+        Else a job that needs whole nodes would seldom find some on which others have just so much too much.
+        """
+        whose, standing = (run.team, run.gpu_type), self._scene.standing
+        over = self._over.get(whose)
         if over is None:
-            over = self._scene.standing.over(run.team, run.gpu_type, self._job.team)
-            self._over[run.team, run.gpu_type] = over
+            over = standing.over(*whose, self._job.team)
+            if self._sure and self._above.setdefault(whose, over > 0):
+                over = max(over, standing.over(*whose, self._job.team, floors=True))
+            self._over[whose] = over
         return over
 
     def _look_at(self, run: Run) -> int | None:

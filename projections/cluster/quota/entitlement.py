@@ -118,15 +118,22 @@ class Standing:
         above = self._claims.path(team)[1:]
         return next((name for name in above if used[name] + gpus > entitled.get(name, 0)), "")
 
-    def over(self, team: TeamId, gpu_type: str, above: TeamId) -> int:
+    def sure(self, team: TeamId, gpu_type: str, gpus: int, *, rank: int) -> bool:
+        """Whether the floors of the team and of each queue above it hold `gpus` more for a job of this class."""
+        floors = self._shares.floors(gpu_type)
+        return all(self._spare(team, gpu_type, name, rank, of=floors) >= gpus for name in self._claims.path(team))
+
+    def over(self, team: TeamId, gpu_type: str, above: TeamId, *, floors: bool = False) -> int:
         """GPUs by which the team exceeds its entitlement, as does each queue from it up to the first that has `above` in it.
 
         The least of these, without that first one; 0 where one of them exceeds nothing, and between a team and itself.
+        With `floors`: by which they exceed what they have for sure.
         """
         shared = set(self._claims.path(above))
-        entitled, used = self._shares.entitled(gpu_type), self._claims.used[gpu_type]
+        sure = self._shares.floors(gpu_type) if floors else self._shares.entitled(gpu_type)
+        used = self._claims.used[gpu_type]
         apart = [name for name in self._claims.path(team) if name not in shared]
-        return max(0, min((used[name] - entitled.get(name, 0) for name in apart), default=0))
+        return max(0, min((used[name] - sure.get(name, 0) for name in apart), default=0))
 
     def blocked(
         self,
@@ -285,12 +292,13 @@ class Standing:
     def _accepted(self, gpu_types: Sequence[str]) -> Sequence[str]:
         return [gpu_type for gpu_type in gpu_types if gpu_type in self._types] if gpu_types else self._types
 
-    def _spare(self, team: TeamId, gpu_type: str, name: str, rank: int) -> int:
-        """GPUs of a queue's entitlement that are not in use but by less urgent preemptible jobs of the team."""
+    def _spare(self, team: TeamId, gpu_type: str, name: str, rank: int, *, of: Mapping[str, int] | None = None) -> int:
+        """GPUs of a queue's entitlement, or `of` its floor, that only less urgent preemptible jobs of the team use."""
         claims = self._claims
         own = claims.path(team)[0]
         milder = sum(claims.mild.get((own, gpu_type, lower), 0) for lower in range(rank + 1, CLASSES))
-        return self._shares.entitled(gpu_type).get(name, 0) - claims.used[gpu_type][name] + milder
+        most = self._shares.entitled(gpu_type) if of is None else of
+        return most.get(name, 0) - claims.used[gpu_type][name] + milder
 
     def _stopped(self, team: TeamId) -> Block | None:
         """The stop that holds for the team."""

@@ -674,3 +674,19 @@ def test_a_checkpoint_contract_alone_saves_nothing() -> None:
     made.hour()
 
     assert made.victims(made.waiting("new", 8, **HIGH)) == ["young"]
+
+
+def test_a_whole_node_is_had_by_floor_though_no_node_holds_just_what_others_have_too_much() -> None:
+    """Weights 5:3:2 on eight full nodes: of eight that are due, five are too much of one team's, three of another's."""
+    stage = Stage({f"n{number}": 8 for number in range(8)})
+    stage.policy(min_runtime_s=0)
+    stage.queues(team("a", weight=5), team("b", weight=3), team("c", weight=2))
+    for number in range(64):
+        whose = "a" if number < 40 else "b"
+        stage.running(f"{whose}{number}", {f"n{number // 8}": 1}, team=whose)
+    due = stage.waiting("due", 8, team="c")
+    victims = stage.victims(due)
+
+    assert len(victims) == 8
+    assert {name[0] for name in victims} == {"a"}, "down to its floor of 32"
+    assert stage.victims(stage.waiting("larger", 16, team="c")) == [], "its floor is 13"

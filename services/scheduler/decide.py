@@ -14,7 +14,6 @@ from projections.cluster.job import Job, JobState, OrderKey, Shape, lasts
 from projections.cluster.placing.misfit import suited
 from projections.cluster.placing.place import Misfit, Placement
 from projections.cluster.placing.topology import ranks_along
-from projections.cluster.quota.bounds import Request
 from projections.cluster.quota.entitlement import Standing
 from projections.cluster.state import Cluster, Line
 from projections.cluster.tick import Tick
@@ -28,7 +27,8 @@ from services.scheduler.promised import Claim, Promised
 from services.scheduler.scene import Scene
 
 PLACED_MAX: Final = 1_000  # in one round, so that it stays below 100 ms; the rest is the next round's
-SEARCHES_MAX: Final = 20  # for victims, in one round; none twice for jobs that are alike
+ASKED_MAX: Final = 200  # times in one round that victims may be looked for; not twice for jobs that are alike
+SEARCHES_MAX: Final = 20  # of these, where the counts do not say no at once
 FOUND_MAX: Final = 60_000  # runs looked at, in one round, in searches that found victims; the rest is the next round's
 MOVES_MAX: Final = 3  # searches for moves in one round, likewise
 SHORT_MAX: Final = 10_000  # looked at in one round for being short, behind one that has no place
@@ -75,7 +75,7 @@ class Turn:
         self._evicted: set[RunId] = set()
         self._fields: dict[str, Field] = {}  # who may be stopped at all, by GPU type
         self._searched: set[tuple[TeamId, Shape, int, frozenset[JobId]]] = set()  # in vain
-        self._searches = 0
+        self._asked = 0  # for victims
         self._found = 0
         self._scattered: set[Shape] = set()  # for which moves were looked for
         self._shut: set[str] = set()  # GPU types for which a job holds up all behind it
@@ -155,7 +155,7 @@ class Turn:
         gpus = shape.min_gpus or shape.gpus
         if open_to_it := self._standing.open_types(line.team, shape.gpu_types, gpus, preemptible=preemptible):
             return None if self._unshut(line, open_to_it) else HoldCode.BEHIND
-        block = self._standing.blocked(Request(line.team, shape.gpu_types, gpus, preemptible=preemptible))
+        block = self._standing.blocked(line.team, shape.gpu_types, gpus, preemptible=preemptible)
         return block.code if block is not None else None
 
     def _shut_for(self, line: Line, barred: HoldCode) -> None:
@@ -232,8 +232,9 @@ class Turn:
 
     def _suiting(self, job: Job, shape: Shape) -> Claim | None:
         """What the job was promised; nothing any more, if that is of a type closed to it by now, or nodes unlike its shape."""
-        claim = self._promises.claim_of(job)
-        nodes = [self._cluster.nodes.get(share.node_id) for share in claim.shares] if claim is not None else []
+        if (claim := self._promises.claim_of(job)) is None:
+            return None
+        nodes = [self._cluster.nodes.get(share.node_id) for share in claim.shares]
         if not suited(shape, [node for node in nodes if node is not None]):
             self._promises.lose(job, PromiseCause.CHANGED)
             return None
@@ -342,14 +343,16 @@ class Turn:
     def _stops_for(self, job: Job, line: Line) -> bool:
         """Whether others end for the job: what they have is set aside for it, with what is free of its place."""
         alike = (job.team, line.shape, job.rank, was_stopped_for(self._cluster, job))
-        if not self._cluster.policy.preemption or self._searches >= SEARCHES_MAX or alike in self._searched:
+        if not self._cluster.policy.preemption or self._asked >= ASKED_MAX or alike in self._searched:
+            return False
+        if sum(field.searches for field in self._fields.values()) >= SEARCHES_MAX:
             return False
         if self._found * len(self._cluster.runs) >= FOUND_MAX:
             return False
         asked = self._asks_others(line) if self._somebody(job) else None
         if asked is None:
             return False
-        self._searches += 1
+        self._asked += 1
         found = preempt(self._scene(job), job, asked)
         if found is None:
             self._searched.add(alike)

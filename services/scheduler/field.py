@@ -1,11 +1,26 @@
 """The runs on one GPU type that may be stopped for others at all: looked at once in a round, whoever asks."""
 
+from collections import Counter
+from collections.abc import Iterable
 from datetime import datetime
+from typing import NamedTuple
 
 from events.base import RunId, TeamId
 from projections.cluster.job import Run
 from projections.cluster.node import Node, NodeState
+from projections.cluster.placing.room import domain_of
 from projections.cluster.state import Cluster
+
+Whose = tuple[TeamId, int]  # a team and a class
+
+
+class Alike(NamedTuple):
+    """Nodes that are counted together: what they could give, whoever asks."""
+
+    domain: tuple[str, str]
+    size: int
+    sure: int  # GPUs that are free, or come free anyway
+    held: frozenset[tuple[Whose, int]]  # GPUs of runs that may be stopped
 
 
 class Field:
@@ -18,7 +33,9 @@ class Field:
         self.ending: set[RunId] = set()  # of these, those that give it back anyway
         self.lost: dict[RunId, int] = {}  # of those that may be stopped: GPU-seconds
         self.soon = 0  # GPUs of those that end
-        self.claimable: dict[tuple[TeamId, int], int] = {}  # GPUs of those that may be stopped, by team and class
+        self.claimable: dict[Whose, int] = {}  # GPUs of those that may be stopped, by team and class
+        self.searches = 0  # made among these runs, in this round
+        self._alike: dict[str, Counter[Alike]] = {}  # nodes, by the kind of domain they are told apart by
         for node in cluster.nodes.values():
             if node.gpu_type == gpu_type and node.state is NodeState.UP and not node.cordoned:
                 self.nodes.append(node)
@@ -35,6 +52,34 @@ class Field:
             self.lost[run_id] = lost_gpu_s(run, at)
             key = run.team, run.rank
             self.claimable[key] = self.claimable.get(key, 0) + run.gpus
+
+    def roomy(self, whose: Iterable[Whose], within: str) -> list[Counter[tuple[int, int]]]:
+        """Nodes by their size and the GPUs that they would have if all runs of these teams and classes ended.
+
+        All together, or for each rack or spine; no search finds more.
+        """
+        if (alike := self._alike.get(within)) is None:
+            alike = self._alike[within] = Counter(self._like(node, within) for node in self.nodes)
+        stopped = set(whose)
+        found: dict[tuple[str, str], Counter[tuple[int, int]]] = {}
+        for kind, nodes in alike.items():
+            most = kind.sure + sum(gpus for team_and_class, gpus in kind.held if team_and_class in stopped)
+            found.setdefault(kind.domain, Counter())[kind.size, most] += nodes
+        return list(found.values())
+
+    def _like(self, node: Node, within: str) -> Alike:
+        open_ones, sure = node.pool & ~node.marked, node.spare
+        held: Counter[Whose] = Counter()
+        for run_id, slots in node.held.items():
+            if run_id in self.ending:
+                sure |= slots & open_ones
+            elif run_id in self.lost:
+                run = self.runs[run_id]
+                held[run.team, run.rank] += (slots & open_ones).bit_count()
+        domain = domain_of(node.place, within) if within else ("", "")
+        if within and not any(domain):
+            domain = ("", f" {node.node_id}")  # nobody said where: alone in its own
+        return Alike(domain, node.size, sure.bit_count(), frozenset(held.items()))
 
 
 def is_ending(run: Run) -> bool:

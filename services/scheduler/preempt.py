@@ -11,9 +11,9 @@ from events.job import NodeShare
 from projections.cluster.job import PRIORITY_RANK, Job, JobState, Run, Shape
 from projections.cluster.placing.misfit import least
 from projections.cluster.state import Cluster
-from services.scheduler.relief import Wanted, relieved
+from services.scheduler.relief import relieved
 from services.scheduler.scene import Scene
-from services.scheduler.search import Found
+from services.scheduler.search import Found, could_hold, needs_of
 from services.scheduler.spots import Ground, ranks_of
 
 DEAR: Final = 1 << 40  # a GPU: dearer than all that a job's own team could lose
@@ -45,7 +45,7 @@ def preempt(scene: Scene, job: Job, asked: Shape | None = None) -> Preemption | 
         entitled = scene.standing.entitles(job.team, gpu_type, shape.gpus, rank=job.rank)
         if not entitled and scene.standing.holds_now(job.team, gpu_type, shape.gpus):
             continue
-        if not _may_suffice(scene, job, gpu_type, shape.gpus):
+        if not _may_suffice(scene, job, gpu_type, shape):
             continue
         if (found := _on_type(scene, job, shape, gpu_type, entitled=entitled)) is not None:
             return Preemption(found.shares, ranks_of(scene.cluster, found.shares), found.victims)
@@ -60,8 +60,12 @@ def was_stopped_for(cluster: Cluster, job: Job) -> frozenset[JobId]:
     return frozenset(other.job_id for other in others if other is not None and other.state is JobState.PLACED)
 
 
-def _may_suffice(scene: Scene, job: Job, gpu_type: str, gpus: int) -> bool:
-    """Whether the counts allow it: the quick no. Those of whole teams first, then those of runs that may be stopped."""
+def _may_suffice(scene: Scene, job: Job, gpu_type: str, shape: Shape) -> bool:
+    """Whether the counts allow it: the quick no.
+
+    Those of whole teams first, then those of runs that may be stopped, last those of nodes with all these gone.
+    """
+    gpus = shape.gpus
     pools = (pool for pool in scene.room.pools.groups() if pool.gpu_type == gpu_type)
     free = sum(pool.free * len(scene.room.pools.names(pool)) for pool in pools)
     uses = ((use, count) for use, count in scene.cluster.usage.items() if use.gpu_type == gpu_type)
@@ -71,10 +75,16 @@ def _may_suffice(scene: Scene, job: Job, gpu_type: str, gpus: int) -> bool:
     if not any(_fair_game(scene, job, (use.team, use.rank), gpu_type, over) for use in scene.cluster.usage):
         return False
     field = scene.field(gpu_type)
-    claimable = (count for key, count in field.claimable.items() if _fair_game(scene, job, key, gpu_type, over))
-    most = sum(claimable)
+    claimable = {key: n for key, n in field.claimable.items() if _fair_game(scene, job, key, gpu_type, over)}
+    most = sum(claimable.values())
     limited = not scene.standing.holds_now(job.team, gpu_type, gpus)  # then those of other types may count
-    return (most > 0 or limited) and free + field.soon + most >= gpus
+    if not (most > 0 or limited) or free + field.soon + most < gpus:
+        return False
+    gone = {(run.team, run.rank) for run_id in scene.evicted if (run := field.runs.get(run_id)) is not None}
+    roomy = field.roomy(claimable.keys() | gone, shape.within if shape.required else "")
+    return any(
+        could_hold(need, nodes) for nodes in roomy for need in needs_of(shape, list({size for size, _ in nodes} - {0}))
+    )
 
 
 def _fair_game(scene: Scene, job: Job, whose: tuple[TeamId, int], gpu_type: str, over: dict[TeamId, bool]) -> bool:
@@ -93,6 +103,7 @@ def _on_type(scene: Scene, job: Job, shape: Shape, gpu_type: str, *, entitled: b
     Own runs come first, too, where a limit is short: they count against each that the job counts against. Last, where a
     queue above the team has all it is entitled to, that which takes from those in this queue only.
     """
+    scene.field(gpu_type).searches += 1
     ground = Ground(scene, shape, gpu_type)
     others: tuple[int | None, ...] = (0, DEAR)
     if scene.standing.short(job.team, gpu_type, shape.gpus):
@@ -105,7 +116,7 @@ def _on_type(scene: Scene, job: Job, shape: Shape, gpu_type: str, *, entitled: b
         found = ground.cheapest(shape, claims)
         if found is None:
             return None
-        victims = relieved(scene, Wanted(job.team, gpu_type, shape.gpus), budget=claims, victims=found.victims)
+        victims = relieved(scene, job, gpu_type, shape.gpus, budget=claims, victims=found.victims)
         if victims is not None and claims.legal(victims, shape.gpus):
             return found._replace(victims=victims)
     return None

@@ -1,5 +1,6 @@
 """The nodes that can be made free for the least: the search that preemption and consolidation share."""
 
+from collections import Counter
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple, Protocol
@@ -66,6 +67,13 @@ def needs_of(shape: Shape, sizes: list[int]) -> Iterator[Need]:
         nodes, rest = divmod(shape.gpus, size)
         if nodes:
             yield Need(nodes, size, rest, size)
+
+
+def could_hold(need: Need, roomy: Counter[tuple[int, int]]) -> bool:
+    """Whether there are enough nodes for a need, of those of each size with so many GPUs."""
+    sized = sum(nodes for (size, gpus), nodes in roomy.items() if gpus >= need.each and need.size in (0, size))
+    others = sum(nodes for (_, gpus), nodes in roomy.items() if gpus >= need.rest) if need.rest else need.nodes + 1
+    return sized >= need.nodes and others > need.nodes
 
 
 class Search:

@@ -52,6 +52,8 @@ def sought_by(shape: Shape, gpu_type: str, gpus: int, *, whole: bool = False) ->
 
 def lies(place: Place, labels: tuple[tuple[str, str], ...]) -> bool:
     """Whether a place is where these labels say, if they say anything of it."""
+    if not labels:
+        return True
     at = {Domain.SPINE.value: place.spine, Domain.RACK.value: place.rack}
     return all(at.get(key, value) == value for key, value in labels)
 

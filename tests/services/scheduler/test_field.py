@@ -1,6 +1,7 @@
 """Who may be stopped at all, what each would lose, and how much that is."""
 
-from events.base import JobId, NodeId, RunId
+from events.base import JobId, NodeId, RunId, TeamId
+from events.job import Priority
 from events.operator import NodeCordoned
 from services.scheduler.field import Field, is_ending, lost_gpu_s, may_be_stopped
 from tests.services.scheduler.evicting import Stage
@@ -27,6 +28,22 @@ def test_runs_are_counted_by_team_and_class_and_once_each() -> None:
     assert field.lost == {"gang-1": 40}
     assert (field.ending, field.soon) == ({"ends-1"}, 1)
     assert set(field.runs) == {"gang-1", "ends-1", "stays-1"}
+
+
+def test_what_nodes_could_give_is_counted_by_who_is_stopped() -> None:
+    """What ends anyway counts for all; what stays for none; nodes that nobody placed are apart where domains are."""
+    made = stage()
+    made.running("low", {"n1": 2}, team="a", priority=Priority.LOW)
+    made.running("other", {"n1": 3}, team="b")
+    made.running("stays", {"n2": 3}, preemptible=False)
+    made.running("ends", {"n2": 4})
+    made.end(JobId("ends"))
+    field = Field(made.cluster, made.at, "h100")
+
+    assert field.roomy([], "") == [{(8, 3): 1, (8, 5): 1}]
+    assert field.roomy([(TeamId("a"), 3)], "") == [{(8, 5): 2}]
+    assert field.roomy([(TeamId("a"), 3), (TeamId("b"), 2)], "") == [{(8, 8): 1, (8, 5): 1}]
+    assert field.roomy([], "rack") == [{(8, 3): 1}, {(8, 5): 1}]
 
 
 def test_nodes_that_take_nothing_are_no_ground_to_look_on() -> None:

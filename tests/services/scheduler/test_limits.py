@@ -3,7 +3,8 @@
 from itertools import count
 
 from events.base import NodeId
-from events.job import JobHeld, JobPlaced, Priority
+from events.job import GpusEarmarked, JobHeld, JobPlaced, Priority
+from events.policy import PlacePolicy
 from projections.cluster.holds import HELD_MAX
 from services.control.round import PASSED_OVER_MAX, decide_all
 from services.health.decide import DECIDED_MAX as NODES_MAX
@@ -99,3 +100,18 @@ def test_searches_for_victims_are_bounded_in_a_round() -> None:
 
     assert rounds == [SEARCHES_MAX, 5, 0]
     world.assert_sound()
+
+
+def test_jobs_that_no_victims_help_take_no_search_from_those_behind() -> None:
+    """Each node keeps one run, so that no gang gets a whole one: the counts say that at once."""
+    world = World({f"n{number:02d}": 2 for number in range(2 * SEARCHES_MAX)})
+    world.policy(min_runtime_s=0, promises=0, placement=PlacePolicy.SPREAD)
+    for priority in (Priority.URGENT, Priority.LOW):
+        for number in range(2 * SEARCHES_MAX):
+            world.submit(f"{priority}{number:02d}", 1, priority=priority)
+        world.rounds()
+    for nodes in range(1, SEARCHES_MAX + 1):
+        world.submit(f"gang{nodes:02d}", 2 * nodes, nodes=nodes, gpus_per_node=2, priority=Priority.URGENT)
+    world.submit("small", 1, priority=Priority.URGENT)
+
+    assert [event.job_id for event in world.round() if isinstance(event, GpusEarmarked)] == ["small"]

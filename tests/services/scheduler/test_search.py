@@ -1,11 +1,13 @@
 """The search for the cheapest nodes, with costs and a budget made up for it."""
 
+from collections import Counter
+
 import pytest
 
 from events.base import JobId, NodeId, RunId
 from projections.cluster.job import Shape
 from services.scheduler.preempt import Preemption
-from services.scheduler.search import Budget, Found, Need, Search, cheapest, lowest, needs_of
+from services.scheduler.search import Budget, Found, Need, Search, cheapest, could_hold, lowest, needs_of
 from services.scheduler.spots import Ground
 from tests.services.scheduler.evicting import Stage, destination
 
@@ -56,6 +58,24 @@ def ground(runs: dict[str, dict[str, int]], sizes: tuple[int, ...] = (4, 4, 4)) 
 def test_a_gang_is_held_in_the_ways_that_placement_knows(shape: Shape, sizes: list[int], needs: list[Need]) -> None:
     """A part of a node for under 8 GPUs; whole nodes of one size, the largest first, and the rest on one more."""
     assert list(needs_of(shape, sizes)) == needs
+
+
+@pytest.mark.parametrize(
+    ("need", "holds"),
+    [
+        (Need(2, 6), True),
+        (Need(3, 6), False),
+        (Need(1, 8, 0, 8), True),
+        (Need(2, 8, 0, 8), False),
+        (Need(1, 8, 4, 8), True),
+        (Need(1, 4, 5, 4), True),
+        (Need(1, 8, 7, 8), False),
+        (Need(2, 4, 0, 16), False),
+    ],
+)
+def test_counts_of_nodes_say_where_no_search_would_find_anything(need: Need, holds: bool) -> None:
+    """One node of 8 with all, one with 6, one of 4 with all: of the size that is needed, and one more for the rest."""
+    assert could_hold(need, Counter({(8, 8): 1, (8, 6): 1, (4, 4): 1})) is holds
 
 
 @pytest.mark.parametrize(

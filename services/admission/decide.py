@@ -10,6 +10,7 @@ from events.job import IMPOSSIBLE, HoldCode, JobAdmitted, JobRejected, JobSpec
 from projections.cluster.holds import holds
 from projections.cluster.index import line_of
 from projections.cluster.job import Job, JobState, Shape
+from projections.cluster.quota.bounds import Request
 from projections.cluster.quota.entitlement import Standing
 from projections.cluster.state import Cluster, Line
 from projections.cluster.tick import Tick
@@ -146,7 +147,7 @@ class Desk:
         """The gravest of what stands against jobs like this one, whoever is before them in their queue."""
         standing, shape, team = self._standing, alike.shape, alike.team
         gpus = least_gpus(shape)
-        block = standing.blocked(team, shape.gpu_types, gpus, preemptible=not alike.firm, rank=alike.rank)
+        block = standing.blocked(Request(team, shape.gpu_types, gpus, preemptible=not alike.firm, rank=alike.rank))
         if block is not None and block.code is HoldCode.QUEUE_PAUSED:
             return block.code
         if (code := self._possible.fault(shape)) is not None:

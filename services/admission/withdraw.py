@@ -7,6 +7,7 @@ from events.base import Event, JobId
 from events.job import AdmissionWithdrawn, HoldCode
 from projections.cluster.index import line_of
 from projections.cluster.job import JobState
+from projections.cluster.quota.bounds import Request
 from projections.cluster.quota.claims import BY_CLASS
 from projections.cluster.quota.entitlement import Standing
 from projections.cluster.state import Cluster, Line
@@ -53,7 +54,9 @@ def withdrawn(
 def _against(standing: Standing, line: Line, jobs: int = 1) -> HoldCode | None:
     """What stands against so many jobs of a line."""
     shape, gpus = line.shape, jobs * least_gpus(line.shape)
-    block = standing.blocked(line.team, shape.gpu_types, gpus, preemptible=not line.firm, jobs=jobs, rank=line.rank)
+    block = standing.blocked(
+        Request(line.team, shape.gpu_types, gpus, preemptible=not line.firm, jobs=jobs, rank=line.rank)
+    )
     if block is None or standing.certain(shape.gpu_types) or block.code is HoldCode.RUNNING_MAX:
         return block.code if block is not None else None
     never = standing.never(line.team, shape.gpu_types, least_gpus(shape), preemptible=not line.firm)

@@ -14,6 +14,7 @@ from projections.cluster.job import Job, JobState, OrderKey, Shape, lasts
 from projections.cluster.placing.misfit import suited
 from projections.cluster.placing.place import Misfit, Placement
 from projections.cluster.placing.topology import ranks_along
+from projections.cluster.quota.bounds import Request
 from projections.cluster.quota.entitlement import Standing
 from projections.cluster.state import Cluster, Line
 from projections.cluster.tick import Tick
@@ -155,7 +156,7 @@ class Turn:
         gpus = shape.min_gpus or shape.gpus
         if open_to_it := self._standing.open_types(line.team, shape.gpu_types, gpus, preemptible=preemptible):
             return None if self._unshut(line, open_to_it) else HoldCode.BEHIND
-        block = self._standing.blocked(line.team, shape.gpu_types, gpus, preemptible=preemptible)
+        block = self._standing.blocked(Request(line.team, shape.gpu_types, gpus, preemptible=preemptible))
         return block.code if block is not None else None
 
     def _shut_for(self, line: Line, barred: HoldCode) -> None:

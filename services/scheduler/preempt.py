@@ -11,7 +11,7 @@ from events.job import NodeShare
 from projections.cluster.job import PRIORITY_RANK, Job, JobState, Run, Shape
 from projections.cluster.placing.misfit import least
 from projections.cluster.state import Cluster
-from services.scheduler.relief import relieved
+from services.scheduler.relief import Wanted, relieved
 from services.scheduler.scene import Scene
 from services.scheduler.search import Found, could_hold, needs_of
 from services.scheduler.spots import Ground, ranks_of
@@ -116,7 +116,7 @@ def _on_type(scene: Scene, job: Job, shape: Shape, gpu_type: str, *, entitled: b
         found = ground.cheapest(shape, claims)
         if found is None:
             return None
-        victims = relieved(scene, job, gpu_type, shape.gpus, budget=claims, victims=found.victims)
+        victims = relieved(scene, Wanted(job.team, gpu_type, shape.gpus), budget=claims, victims=found.victims)
         if victims is not None and claims.legal(victims, shape.gpus):
             return found._replace(victims=victims)
     return None

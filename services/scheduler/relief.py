@@ -1,19 +1,26 @@
 """Who is stopped beside those whose room is needed, so that the queues of a job keep their limits with it."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from events.base import RunId
-from projections.cluster.job import Job, Run
-from projections.cluster.quota.entitlement import Short
+from events.base import RunId, TeamId
+from projections.cluster.job import Run
+from projections.cluster.quota.bounds import Short
 from projections.cluster.quota.tree import ALL_TYPES
 from services.scheduler.field import Field
 from services.scheduler.scene import Scene
 from services.scheduler.search import Budget
 
 
-def relieved(
-    scene: Scene, job: Job, gpu_type: str, gpus: int, *, budget: Budget, victims: tuple[RunId, ...]
-) -> tuple[RunId, ...] | None:
+class Wanted(NamedTuple):
+    """What a team is to have more."""
+
+    team: TeamId
+    gpu_type: str
+    gpus: int
+
+
+def relieved(scene: Scene, wanted: Wanted, *, budget: Budget, victims: tuple[RunId, ...]) -> tuple[RunId, ...] | None:
     """The victims, and after them those that limits need; None where there are not enough, or nobody has to be stopped.
 
     The latter is where what ends anyway makes enough of the limits free. Those that lose least a GPU are taken, and of
@@ -26,20 +33,20 @@ def relieved(
             if not budget.claim(run_id):
                 return None
             chosen.append(run_id)
-        limits = standing.short(job.team, gpu_type, gpus)
+        limits = standing.short(*wanted)
         if limits and all(_ending(scene, limit) >= limit.by for limit in limits):
             return None
         for limit in limits:
             for run_id in _candidates(scene, limit, budget):
-                if not any(short.same(limit) for short in standing.short(job.team, gpu_type, gpus)):
+                if not any(short.same(limit) for short in standing.short(*wanted)):
                     break
                 if run_id not in chosen and budget.claim(run_id):
                     chosen.append(run_id)
-        if standing.short(job.team, gpu_type, gpus):
+        if standing.short(*wanted):
             return None
         for run_id in reversed(chosen[len(victims) :]):
             budget.restore(run_id)
-            if standing.short(job.team, gpu_type, gpus):
+            if standing.short(*wanted):
                 budget.claim(run_id)
             else:
                 chosen.remove(run_id)

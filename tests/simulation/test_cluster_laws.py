@@ -12,6 +12,7 @@ from events.job import GpusEarmarked, JobPlaced, PromiseDropped, PromiseMoved, S
 from events.queues import QueuesSet
 from projections.cluster.audit.audit import audit
 from projections.cluster.job import JobState
+from projections.cluster.quota.bounds import Request
 from projections.cluster.quota.entitlement import Standing
 from projections.cluster.snapshot import dump, load
 from projections.cluster.tick import Tick
@@ -56,7 +57,9 @@ def test_every_job_that_could_run_does(seed: int) -> None:
         (job.job_id, job.hold)
         for job in left
         if standing.blocked(
-            job.team, job.shape.gpu_types, job.shape.min_gpus or job.shape.gpus, preemptible=job.spec.preemptible
+            Request(
+                job.team, job.shape.gpu_types, job.shape.min_gpus or job.shape.gpus, preemptible=job.spec.preemptible
+            )
         )
         is None
     ] == []

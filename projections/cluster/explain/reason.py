@@ -13,7 +13,8 @@ from projections.cluster.index import line_of
 from projections.cluster.job import Job, JobState, Shape, lasts
 from projections.cluster.placing.misfit import ANY_STATE, could_hold, misfit
 from projections.cluster.placing.place import Misfit, Room, place
-from projections.cluster.quota.entitlement import Block, Standing
+from projections.cluster.quota.bounds import Block, Request
+from projections.cluster.quota.entitlement import Standing
 from projections.cluster.state import Cluster, Line
 
 HELD: Final = frozenset({HoldCode.QUEUE_PAUSED, HoldCode.BACKING_OFF})
@@ -55,7 +56,7 @@ def reason_of(cluster: Cluster, job: Job, standing: Standing, *, at: datetime) -
     counted = _with_claims(cluster, at) if queued else standing
     gpus, firm = job.shape.min_gpus or job.shape.gpus, not job.spec.preemptible
     rank = job.rank if queued else None
-    block = counted.blocked(job.team, job.shape.gpu_types, gpus, preemptible=not firm, rank=rank)
+    block = counted.blocked(Request(job.team, job.shape.gpu_types, gpus, preemptible=not firm, rank=rank))
     if block is not None and block.code is HoldCode.QUEUE_PAUSED:
         return Reason(block.code, block)
     if queued and job.not_before is not None and job.not_before > at:

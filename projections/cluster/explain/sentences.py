@@ -10,7 +10,8 @@ from events.queues import QueueStop
 from projections.cluster.explain.reason import Reason
 from projections.cluster.explain.supply import accepts
 from projections.cluster.job import Job
-from projections.cluster.quota.entitlement import Block, Standing
+from projections.cluster.quota.bounds import Block
+from projections.cluster.quota.entitlement import Standing
 from projections.cluster.state import Cluster
 
 NAMED_MAX: Final = 5  # jobs, nodes or types in one sentence

@@ -8,7 +8,8 @@ from events.base import JobId, TeamId
 from events.job import GpusEarmarked, HoldCode, Priority
 from events.queues import Bounds, Queue, QueueOrder, QueueStop
 from projections.cluster.job import PRIORITY_RANK
-from projections.cluster.quota.entitlement import Block, Standing
+from projections.cluster.quota.bounds import Block, Request
+from projections.cluster.quota.entitlement import Standing
 from projections.cluster.quota.shares import UNBOUNDED
 from projections.cluster.snapshot import dump, load
 from tests.clusters import World
@@ -141,7 +142,7 @@ def test_a_team_alone_is_within_whatever_it_asks_for() -> None:
 
     assert now.sole
     assert now.within(TeamId("t"), H100, 80, rank=NORMAL)
-    assert now.blocked(TeamId("t"), (), 80, preemptible=False) is None
+    assert now.blocked(Request(TeamId("t"), (), 80, preemptible=False)) is None
     assert now.headroom(TeamId("t"), H100) == UNBOUNDED
 
 
@@ -194,9 +195,9 @@ def test_a_missing_limit_is_none_and_a_limit_of_0_lets_nothing_in() -> None:
     world = asking(10, queue("a"), queue("b", limit=0), a=20, b=20)
     now = standing(world)
 
-    assert now.blocked(TeamId("a"), (), 10, preemptible=True) is None
+    assert now.blocked(Request(TeamId("a"), (), 10, preemptible=True)) is None
     assert now.headroom(TeamId("a"), H100) == UNBOUNDED
-    assert now.blocked(TeamId("b"), (), 1, preemptible=True) == Block(HoldCode.EXCEEDS_LIMIT, "b", 0, 0)
+    assert now.blocked(Request(TeamId("b"), (), 1, preemptible=True)) == Block(HoldCode.EXCEEDS_LIMIT, "b", 0, 0)
     assert now.headroom(TeamId("b"), H100) == 0
     assert entitled(world, "a", "b") == [10, 0]
 
@@ -213,7 +214,7 @@ def test_limit_over_all_types_counts_them_together() -> None:
     world.put(JobId("one"), m1=4)
     now = standing(world)
     assert now.headroom(TeamId("a"), H100) == 2
-    assert now.blocked(TeamId("a"), (H100,), 4, preemptible=True) == Block(HoldCode.OVER_LIMIT, "a", 6, 4)
+    assert now.blocked(Request(TeamId("a"), (H100,), 4, preemptible=True)) == Block(HoldCode.OVER_LIMIT, "a", 6, 4)
 
 
 def test_limit_of_one_type_leaves_the_others_open() -> None:
@@ -223,8 +224,8 @@ def test_limit_of_one_type_leaves_the_others_open() -> None:
     now = standing(world)
 
     assert now.open_types(TeamId("a"), (), 4, preemptible=True) == (A100,)
-    assert now.blocked(TeamId("a"), (H100, A100), 4, preemptible=True) is None
-    assert now.blocked(TeamId("a"), (H100,), 4, preemptible=True) is not None
+    assert now.blocked(Request(TeamId("a"), (H100, A100), 4, preemptible=True)) is None
+    assert now.blocked(Request(TeamId("a"), (H100,), 4, preemptible=True)) is not None
 
 
 def test_borrowing_limit_bounds_what_is_beyond_the_floor() -> None:
@@ -296,13 +297,13 @@ def test_a_floor_over_all_types_is_spent_where_it_is_wanted() -> None:
 def test_running_max_bounds_jobs_and_not_gpus() -> None:
     """Missing: no bound; 0: none may run. At every level."""
     world = asking(10, queue("org", running_max=1), queue("a", "org"), queue("b", "org"), queue("c", running_max=0))
-    assert standing(world).blocked(TeamId("b"), (), 9, preemptible=True) is None
+    assert standing(world).blocked(Request(TeamId("b"), (), 9, preemptible=True)) is None
 
     world.put(world.submit("runs", 1, team="a"), n0000=1)
     now = standing(world)
 
-    assert now.blocked(TeamId("b"), (), 1, preemptible=True) == Block(HoldCode.RUNNING_MAX, "org", 1, 1)
-    assert now.blocked(TeamId("c"), (), 1, preemptible=True) == Block(HoldCode.RUNNING_MAX, "c", 0, 0)
+    assert now.blocked(Request(TeamId("b"), (), 1, preemptible=True)) == Block(HoldCode.RUNNING_MAX, "org", 1, 1)
+    assert now.blocked(Request(TeamId("c"), (), 1, preemptible=True)) == Block(HoldCode.RUNNING_MAX, "c", 0, 0)
 
 
 @pytest.mark.parametrize("stop", [QueueStop.PAUSE, QueueStop.HOLD])
@@ -312,7 +313,9 @@ def test_a_stopped_queue_wants_nothing_and_lets_nothing_in(stop: QueueStop) -> N
     world.put(world.submit("runs", 2, team="a"), n0000=2)
 
     assert entitled(world, "a", "b") == [2, 8]
-    assert standing(world).blocked(TeamId("a"), (), 1, preemptible=True) == Block(HoldCode.QUEUE_PAUSED, "org", 0, 0)
+    assert standing(world).blocked(Request(TeamId("a"), (), 1, preemptible=True)) == Block(
+        HoldCode.QUEUE_PAUSED, "org", 0, 0
+    )
 
 
 def test_strict_is_said_of_the_queue_that_is() -> None:
@@ -328,10 +331,10 @@ def test_what_cannot_be_preempted_stays_within_the_floor_at_every_level() -> Non
     world.put(world.submit("firm", 2, team="a", preemptible=False), n0000=2)
     now = standing(world)
 
-    assert now.blocked(TeamId("a"), (), 1, preemptible=False) is None
-    assert now.blocked(TeamId("a"), (), 2, preemptible=False) == Block(HoldCode.OVER_FLOOR, "a", 3, 2)
-    assert now.blocked(TeamId("a"), (), 4, preemptible=False) == Block(HoldCode.EXCEEDS_FLOOR, "a", 3, 2)
-    assert now.blocked(TeamId("a"), (), 4, preemptible=True) is None
+    assert now.blocked(Request(TeamId("a"), (), 1, preemptible=False)) is None
+    assert now.blocked(Request(TeamId("a"), (), 2, preemptible=False)) == Block(HoldCode.OVER_FLOOR, "a", 3, 2)
+    assert now.blocked(Request(TeamId("a"), (), 4, preemptible=False)) == Block(HoldCode.EXCEEDS_FLOOR, "a", 3, 2)
+    assert now.blocked(Request(TeamId("a"), (), 4, preemptible=True)) is None
 
 
 def test_a_floor_over_all_types_is_not_spent_twice_by_what_cannot_be_preempted() -> None:
@@ -340,7 +343,9 @@ def test_a_floor_over_all_types_is_not_spent_twice_by_what_cannot_be_preempted()
     world.join("m1", 10, gpu_type=A100)
     world.put(world.submit("firm", 8, team="a", gpu_types=(H100,), preemptible=False), n0000=8)
 
-    assert standing(world).blocked(TeamId("a"), (A100,), 1, preemptible=False) == Block(HoldCode.OVER_FLOOR, "a", 8, 8)
+    assert standing(world).blocked(Request(TeamId("a"), (A100,), 1, preemptible=False)) == Block(
+        HoldCode.OVER_FLOOR, "a", 8, 8
+    )
 
 
 # Types
@@ -460,7 +465,7 @@ def test_every_way_out_gives_back_all_that_a_team_used(way: str) -> None:
     now = standing(world)
 
     assert (now.used(TeamId("a"), H100), now.headroom(TeamId("a"), H100)) == (0, 4)
-    assert now.blocked(TeamId("a"), (), 4, preemptible=True) is None
+    assert now.blocked(Request(TeamId("a"), (), 4, preemptible=True)) is None
 
 
 def test_a_restart_knows_what_was_in_use() -> None:

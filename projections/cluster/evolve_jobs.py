@@ -59,7 +59,8 @@ from projections.cluster.node import NodeState
 from projections.cluster.state import Cluster
 
 APPLICATION_CAUSES: Final = frozenset({StopCause.RANK_FAILED, StopCause.TIME_LIMIT})
-STARTS_WITHIN: Final = timedelta(days=1_000 * 366)  # of a promise; times end with the year 9999
+EARLIEST: Final = datetime.fromisoformat("1000-01-01T00:00:00+00:00")  # start of a promise that is reckoned with
+LATEST: Final = datetime.fromisoformat("4500-01-01T00:00:00+00:00")  # likewise; times end with the year 9999
 BLAMELESS_CAUSES: Final = frozenset({StopCause.PREEMPTED, StopCause.CONSOLIDATED, StopCause.QUEUE_HELD})
 
 
@@ -240,7 +241,7 @@ def _promised(cluster: Cluster, e: StartPromised, recorded: Recorded) -> None:
     assert _job_of(cluster, e).state is JobState.ADMITTED
     assert e.job_id not in cluster.promises
     _assert_gang(cluster, e.shares)
-    start = _reckoned(e.start, recorded)
+    start = _reckoned(e.start)
     cluster.promises[e.job_id] = Promise(
         job_id=e.job_id,
         shares=e.shares,
@@ -254,7 +255,7 @@ def _promised(cluster: Cluster, e: StartPromised, recorded: Recorded) -> None:
 def _promise_moved(cluster: Cluster, e: PromiseMoved, recorded: Recorded) -> None:
     before = cluster.promises[_job_of(cluster, e).job_id]
     _assert_gang(cluster, e.shares)
-    start = _reckoned(e.start, recorded)
+    start = _reckoned(e.start)
     cluster.promises[e.job_id] = replace(
         before,
         shares=e.shares,
@@ -266,11 +267,9 @@ def _promise_moved(cluster: Cluster, e: PromiseMoved, recorded: Recorded) -> Non
     )
 
 
-def _reckoned(start: datetime | None, recorded: Recorded) -> datetime | None:
+def _reckoned(start: datetime | None) -> datetime | None:
     """The start, or one so near that runtimes may be added to it, and taken from it, as often as there are promises."""
-    if start is None:
-        return None
-    return max(recorded.at - STARTS_WITHIN, min(start, recorded.at + STARTS_WITHIN))
+    return max(EARLIEST, min(start, LATEST)) if start is not None else None
 
 
 def _promise_dropped(cluster: Cluster, e: PromiseDropped, recorded: Recorded) -> None:

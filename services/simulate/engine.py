@@ -48,11 +48,13 @@ from projections.cluster.job import Run
 from projections.cluster.state import Cluster
 from projections.cluster.tick import Tick
 from services.control.round import decide_all
+from services.simulate.fault import BadFile
 from services.simulate.work import US, Life, Work
 
 BEGIN: Final = datetime.fromisoformat("2026-01-01T00:00:00+00:00")
 ROUNDS_MAX: Final = 100_000  # at one instant: deciders that never come to rest are a fault, not a long simulation
 NEVER: Final = 1 << 62
+LONGEST_US: Final = 2_000 * 366 * 86_400 * US  # in virtual time: dates end with the year 9999, and promises look ahead
 FEW: Final = 400  # decisions: below every bound of a round
 Watch = Callable[[int, int], None]  # told what is done, of how much
 OUTCOMES: Final[dict[type[Event], str]] = {
@@ -153,6 +155,7 @@ class Simulation:
         """All that can happen has happened: the works arrived, and ran as far as they ever will.
 
         `works` are in order of arrival. `watch` is told, again and again, how many of them have arrived, of how many.
+        Raises `BadFile` where that takes more than 2,000 years.
         """
         arrived = 0
         if self.lives:  # adopted: something may be decided for them at once
@@ -163,6 +166,8 @@ class Simulation:
             self.now_us = min(arrives_us, self._next_us())
             if self.now_us == NEVER:
                 return
+            if self.now_us > LONGEST_US:
+                raise BadFile(0, "what is simulated goes on for more than 2,000 years", hint="times are in seconds")
             self._at = self.begin + timedelta(microseconds=self.now_us)
             self._end_due()
             while arrived < len(works) and works[arrived].arrives_us == self.now_us:

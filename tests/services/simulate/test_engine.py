@@ -10,6 +10,7 @@ from events.job import JobSpec, Priority
 from events.policy import JobOrder, Overrun, PolicySet
 from projections.cluster.audit.audit import audit
 from services.simulate.engine import BEGIN, Sample, Simulation
+from services.simulate.fault import BadFile
 from services.simulate.replay import named
 from services.simulate.work import US, Life, Work
 from tests.clusters import World
@@ -83,6 +84,13 @@ def test_a_job_that_fits_nowhere_waits_for_ever() -> None:
     """The simulation ends all the same."""
     life = simulated(1, work("a", 9, 0, 1)).lives[JobId("a")]
     assert (times(life), life.outcome) == ((None, None), "")
+
+
+def test_what_never_ends_in_any_calendar_is_a_fault_of_its_file() -> None:
+    """Each is within its limits; one after the other they outlast the year 9999."""
+    century_s = 3_153_600_000
+    with pytest.raises(BadFile, match=r"2,000 years"):
+        simulated(1, *(work(f"job-{number}", 8, 0, century_s) for number in range(120)))
 
 
 def test_what_is_decided_is_sound() -> None:

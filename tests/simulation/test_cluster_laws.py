@@ -20,6 +20,7 @@ from services.control.round import decide_all
 from services.simulate.engine import BEGIN
 from tests.simulation.days import Day, day
 from tests.simulation.floors import below_their_floors, floors_day, floors_tree
+from tests.simulation.mixed import mixed_day
 
 SEEDS = st.integers(0, 2**32)
 
@@ -36,6 +37,18 @@ def finished(seed: int) -> Day:
 def test_no_queue_is_ever_above_its_limit_and_the_log_is_sound(seed: int) -> None:
     """Counted from runs at each placement; and the independent reading of the log finds nothing."""
     grown = finished(seed)
+
+    assert grown.over == []
+    assert audit(grown.records) == []
+    assert not grown.cluster.unread
+
+
+@given(SEEDS)
+@settings(max_examples=40)
+def test_limits_of_a_type_and_what_nodes_are_described_as_hold_for_all_that_starts(seed: int) -> None:
+    """Also where a job takes what it was promised when the type was open to it, and the node another."""
+    grown, works = mixed_day(seed)
+    grown.run(works)
 
     assert grown.over == []
     assert audit(grown.records) == []

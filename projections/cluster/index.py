@@ -187,9 +187,10 @@ def put_run(cluster: Cluster, run: Run) -> None:
     """`run` is in the cluster, its GPUs are counted, and it is in `attention` if lifecycle has something to say about it."""
     before = cluster.runs.get(run.run_id)
     if before is None:
-        _add(cluster.usage, use_of(run), run.gpus)
+        use = use_of(run)
+        _add(cluster.usage, use, run.gpus)
         _add(cluster.teams, run.team, run.gpus)
-        _add(cluster.staying, use_of(run), 1)
+        _add(cluster.staying, use, 1)
     if run.evicted_for and not (before is not None and before.evicted_for):
         _add(cluster.leaving, use_of(run), run.gpus)
         _add(cluster.staying, use_of(run), -1)
@@ -241,12 +242,13 @@ def drop_run(cluster: Cluster, run_id: RunId) -> None:
     run = cluster.runs.pop(run_id)
     if run.end is not None:
         cluster.ends.remove(run.gpu_type, _end_key(run, run.end))
-    _add(cluster.usage, use_of(run), -run.gpus)
+    use = use_of(run)
+    _add(cluster.usage, use, -run.gpus)
     _add(cluster.teams, run.team, -run.gpus)
     if run.evicted_for:
-        _add(cluster.leaving, use_of(run), -run.gpus)
+        _add(cluster.leaving, use, -run.gpus)
     else:
-        _add(cluster.staying, use_of(run), -1)
+        _add(cluster.staying, use, -1)
     _keep(cluster.attention, run_id, wanted=False)
 
 

@@ -77,8 +77,8 @@ def shape_of(spec: JobSpec) -> Shape:
         min_gpus=spec.min_gpus if spec.min_gpus < spec.gpus else 0,
         within=spec.topology.within.value if spec.topology is not None else "",
         required=spec.topology is not None and spec.topology.required,
-        labels=tuple(sorted(spec.labels.items())),
-        tolerates=tuple(sorted(spec.tolerates)),
+        labels=tuple(sorted(spec.labels.items())) if spec.labels else (),
+        tolerates=tuple(sorted(spec.tolerates)) if spec.tolerates else (),
     )
 
 

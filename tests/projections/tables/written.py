@@ -145,15 +145,17 @@ class Eventful(History):
     def promise(self) -> None:
         """A job gets a promise, or the one it has moves or goes."""
         for job in self._waiting():
+            if not (shares := self._shares()):
+                return  # none without GPUs
             start = self.random.choice((None, self.at + timedelta(seconds=self.random.randrange(100))))
             cause = self.random.choice((PromiseCause.NODE, PromiseCause.OVERRUN))
             match self.random.randrange(4) if job.job_id in self.cluster.promises else 9:
                 case 0:
                     self.add(PromiseDropped(**self._of(job), cause=cause))
                 case 1 | 2:
-                    self.add(PromiseMoved(**self._of(job), shares=self._shares(), start=start, cause=cause))
+                    self.add(PromiseMoved(**self._of(job), shares=shares, start=start, cause=cause))
                 case 9:
-                    self.add(StartPromised(**self._of(job), shares=self._shares(), start=start))
+                    self.add(StartPromised(**self._of(job), shares=shares, start=start))
                 case _:
                     pass
 

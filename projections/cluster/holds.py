@@ -39,8 +39,12 @@ def holds(
 
     `codes` has what holds for whole lines, `jobs` what holds for some jobs instead; None for those that this round
     moved on: nothing is said of them. Jobs that were never looked at come first. One whose back-off is over is told of
-    in any case: from then on it stands in its line.
+    in any case: from then on it stands in its line. Without `tick.words` only that is said, and what becomes impossible,
+    or is no longer: it counts.
     """
+    if not tick.words:
+        codes = {line: code for line, code in codes.items() if code in IMPOSSIBLE or line.hold in IMPOSSIBLE}
+        jobs = {job_id: code if _counts(cluster.jobs[job_id], code) else None for job_id, code in jobs.items()}
     changed = ((cluster.jobs[job_id], code) for job_id, code in sorted(jobs.items(), key=_id) if code is not None)
     looked_at = islice(_changed(cluster, lines, codes, jobs), LOOKED_AT_MAX)
     told = (
@@ -49,6 +53,11 @@ def holds(
         if job.not_before is not None or (job.hold is not code and _due(job, code, tick))
     )
     return list(islice(told, HELD_MAX))
+
+
+def _counts(job: Job, code: HoldCode | None) -> bool:
+    """Whether what is said of a job makes a difference to what is decided."""
+    return code in IMPOSSIBLE or job.hold in IMPOSSIBLE or job.not_before is not None
 
 
 def _id(entry: tuple[JobId, HoldCode | None]) -> JobId:

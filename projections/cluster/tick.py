@@ -30,7 +30,7 @@ class Tick(msgspec.Struct, frozen=True):
     at: datetime  # never less than the last record's
     position: Position  # of the last record in the fold
     silent: Mapping[NodeId, float] = {}  # seconds, of the nodes that have been silent for a while
-    words: bool = True  # whether the log is told why jobs wait; a simulation of years need not be
+    words: bool = True  # whether the log is told why jobs wait; a simulation of years, without queues, need not be
 
     def decided(self, event: Event) -> Recorded:
         """The event as a fork sees it, before it is in the log."""

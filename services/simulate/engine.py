@@ -190,7 +190,9 @@ class Simulation:
     def _settle(self) -> None:
         """It was decided until nothing was left to say, and what was decided was done."""
         for _ in range(ROUNDS_MAX):
-            events = decide_all(self.cluster, Tick(at=self._at, position=self._position, words=False))
+            events = decide_all(
+                self.cluster, Tick(at=self._at, position=self._position, words=bool(self.cluster.queues))
+            )
             if not events:
                 return
             self.rounds += 1

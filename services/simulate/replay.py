@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from events.base import NodeId
-from events.policy import JobOrder, PolicySet
+from events.policy import Consolidation, JobOrder, PolicySet
 from services.simulate.engine import Simulation, Watch
 from services.simulate.measure import figures
 from services.simulate.work import Work
@@ -47,6 +47,7 @@ def replay(
             blocking=backfill == "none",
             promises=PROMISES[backfill],
             preemption=False,
+            consolidation=Consolidation.OFF,  # nobody reads what could be moved
             admitted_ahead=ALL,
         )
     )

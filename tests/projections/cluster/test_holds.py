@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 import pytest
+from msgspec.structs import replace
 
 from events.base import JobId
 from events.job import HoldCode, JobHeld
@@ -34,6 +35,27 @@ def test_a_code_is_said_when_it_changes_and_not_again() -> None:
 
     assert told(world, HoldCode.OVER_LIMIT) == []
     assert [event.code for event in told(world, HoldCode.NO_ROOM)] == [HoldCode.NO_ROOM]
+
+
+@pytest.mark.parametrize(
+    ("before", "code", "said"),
+    [
+        (HoldCode.NOT_EVALUATED, HoldCode.NO_ROOM, 0),
+        (HoldCode.NOT_EVALUATED, HoldCode.NO_SUCH_GPU, 1),
+        (HoldCode.NO_SUCH_GPU, HoldCode.NO_ROOM, 1),
+    ],
+)
+def test_where_no_words_are_asked_for_only_what_counts_is_said(before: HoldCode, code: HoldCode, said: int) -> None:
+    """What is impossible wants no GPUs: that has to be known; of lines and of single jobs."""
+    world = waiting(2)
+    if before is not HoldCode.NOT_EVALUATED:
+        world.add(*told(world, before))
+    quiet = replace(world.tick(), words=False)
+    lines = world.cluster.queue.groups()
+    single = JobId("j0000")
+
+    assert len(holds(world.cluster, quiet, world.cluster.queue, dict.fromkeys(lines, code), jobs={})) == 2 * said
+    assert len(holds(world.cluster, quiet, world.cluster.queue, {}, jobs={single: code})) == said
 
 
 def test_another_code_waits_half_a_minute() -> None:

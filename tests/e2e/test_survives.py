@@ -90,6 +90,7 @@ def test_each_part_may_be_killed_while_jobs_run(breaker: User) -> None:
             f"a job is taken after {part} was killed: {said}",
         )
         small_id = user.ok("submit", "-", "--key", f"after-{part}", stdin=json.dumps(small)).out.strip()
+        eventually(lambda small_id=small_id: user.muster("job", small_id).code == 0, "the tables have caught up")
         assert user.muster("wait", small_id, "--timeout", "40").code == 0, part
     ended_whole(user, job_id, "through", 12)
     all_is_well(user)

@@ -1,11 +1,11 @@
 """Clusters for tests of who is stopped: runs stand where a test puts them, and the search is asked alone."""
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 from events.base import Event, JobId, NodeId, RunId, SlotMask, TeamId, run_id_of
 from events.head import RoundDecided
-from events.job import GpusEarmarked, JobAdmitted, JobPlaced, NodeShare, RunStarted
+from events.job import GpusEarmarked, JobAdmitted, JobPlaced, NodeShare, Priority, RunStarted
 from events.node import CheckpointSaved
 from events.queues import Bounds, Queue
 from projections.cluster.job import Job
@@ -15,6 +15,9 @@ from services.scheduler.consolidate import Consolidated, consolidate
 from services.scheduler.preempt import Preemption, preempt
 from services.scheduler.scene import Scene
 from tests.clusters import World
+
+LOW: Final[dict[str, Any]] = {"priority": Priority.LOW}
+HIGH: Final[dict[str, Any]] = {"priority": Priority.HIGH}
 
 
 class Stage(World):
@@ -105,3 +108,15 @@ def destination(found: Preemption | None) -> dict[str, int]:
 def team(name: str, *, weight: int = 1, parent: str = "", **bounds: Any) -> Queue:
     """A queue; `bounds` over all types."""
     return Queue(name=TeamId(name), parent=parent, weight=weight, bounds=(Bounds(**bounds),) if bounds else ())
+
+
+def stage(nodes: dict[str, int] | None = None, **policy: Any) -> Stage:
+    """Nodes, and a policy under which everything may be tried."""
+    made = Stage(nodes or {"n1": 8})
+    made.policy(**({"min_runtime_s": 0, "cool_down_s": 0} | policy))
+    return made
+
+
+def shared(made: Stage) -> None:
+    """Two teams of equal weight."""
+    made.queues(team("a"), team("b"))

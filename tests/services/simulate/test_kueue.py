@@ -8,7 +8,7 @@ import yaml
 
 from services.simulate.fault import BadFile
 from services.simulate.kueue import run_kueue
-from tests.services.simulate.recordings import recording
+from tests.recordings import recording
 
 PREEMPTION = {"reclaim_within_cohort": "Any", "within_queue": "LowerPriority"}
 

@@ -13,7 +13,7 @@ from services.simulate.engine import BEGIN, Simulation
 from services.simulate.replay import Pool, named, replay
 from services.simulate.trace import read_trace
 from services.simulate.work import US, Work
-from tests.services.simulate.recordings import recording
+from tests.recordings import recording
 from tests.services.simulate.reference import Asked, Nodes, starts
 
 FIRST = 800  # jobs of a recorded trace

@@ -12,17 +12,14 @@ from projections.cluster.job import Shape
 from projections.cluster.node import Node, NodeState
 from projections.cluster.placing.place import Misfit, Placement, Room, place
 from tests.projections.cluster.placing.gangs import BEST, FIRST, SPREAD, cluster_of, node, placement
+from tests.recordings import recording
 
 ROOT = Path(__file__).resolve().parents[4]
-TRACES = ROOT.parent / "shared" / "data" / "traces"
 
 
 def inventory(name: str) -> list[dict[str, str]]:
     """The rows of an inventory; skips where it is not at hand."""
-    path = TRACES / name
-    if not path.exists():
-        pytest.skip(f"{name} is not at hand")
-    with path.open(newline="") as file:
+    with recording(f"traces/{name}").open(newline="") as file:
         return list(csv.DictReader(file))
 
 

@@ -5,6 +5,7 @@ from contextlib import suppress
 from datetime import timedelta
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -201,3 +202,23 @@ def test_days_hold_what_the_laws_are_about() -> None:
     rare = {"GpusEarmarked", "StartPromised", "PromiseMoved", "JobRequeued", "moved", "smaller"}
     assert {kind: kinds[kind] for kind in rare if kinds[kind] < 3} == {}
     assert JobState.QUEUED  # a day may end with jobs that nothing lets run
+
+
+@pytest.mark.parametrize("seed", [986, 1536, 1770])
+def test_a_promised_start_that_comes_is_an_instant_of_its_own(seed: int) -> None:
+    """Though nothing ends or arrives then: the job, or those that it kept out, may start. In these days nothing else would come then."""
+    grown = finished(seed)
+    instants = {sample.at_us for sample in grown.samples}
+    starts: dict[str, int] = {}
+    for recorded in grown.records:
+        now_us = (recorded.at - grown.begin) // timedelta(microseconds=1)
+        assert {job_id for job_id, start in starts.items() if start < now_us and start not in instants} == set()
+        match recorded.event:
+            case StartPromised(job_id=job_id, start=start) | PromiseMoved(job_id=job_id, start=start) if (
+                start is not None
+            ):
+                starts[job_id] = (start - grown.begin) // timedelta(microseconds=1)
+            case JobPlaced(job_id=job_id) | PromiseDropped(job_id=job_id) | PromiseMoved(job_id=job_id):
+                starts.pop(job_id, None)
+            case _:
+                pass

@@ -85,6 +85,20 @@ def test_a_placement_on_what_is_set_aside_for_another_contradicts_the_log() -> N
     assert world.cluster.jobs[JobId("b")].state is JobState.ADMITTED
 
 
+def test_a_placement_on_what_another_run_holds_contradicts_the_log() -> None:
+    """Whole or in part: it changes nothing, and nothing is decided from there on."""
+    for mask in (0b1111, 0b1000):
+        world = World({"n1": 4})
+        world.submit("runs", 4)
+        world.rounds()
+        ids = {"at": world.at, "team": TEAM, "job_id": world.submit("late", mask.bit_count())}
+        world.add(JobAdmitted(**ids))
+        world.add(JobPlaced(**ids, run_id=RunId("late-1"), attempt=1, shares=shares(world, ("n1", mask))))
+
+        assert world.cluster.unread
+        assert set(world.cluster.runs) == {"runs-1"}
+
+
 def test_a_dropped_earmark_leaves_no_trace_on_nodes() -> None:
     """Also where the preemptor itself is cancelled."""
     for cancelled in (False, True):

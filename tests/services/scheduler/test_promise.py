@@ -408,3 +408,22 @@ def test_a_promise_outlasts_what_is_set_aside_in_its_way() -> None:
     assert "urgent" in world.placed
     assert start_s(world, "gang") == 700
     assert not {"PromiseDropped", "StartPromised"} & set(names(decided))
+
+
+def test_a_promise_without_a_time_holds_up_none_before_it() -> None:
+    """What was promised to the first comes free early: it starts, though the second, of which nobody knows when, counts on it too."""
+    world = World({"n1": 4, "n2": 4})
+    world.policy(preemption=False, promises=3)
+    timed = world.submit("timed", 4, max_runtime_s=600)
+    world.submit("endless", 4)
+    world.rounds()
+    first = world.submit("first", 4, max_runtime_s=60, priority=Priority.HIGH)
+    second = world.submit("second", 8, max_runtime_s=60)
+    world.rounds()
+    assert (start_s(world, first) or 0) > 500
+    assert start_s(world, second) is None
+    world.wait(100)
+    world.finish(timed)
+    world.rounds()
+
+    assert world.run(first) is not None

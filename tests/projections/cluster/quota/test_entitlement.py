@@ -319,6 +319,7 @@ def test_a_siblings_excess_keeps_nobody_from_its_own() -> None:
     world.put(world.submit("runs", 6, team="x"), n0000=6)
     now = standing(world)
     assert now.entitles(TeamId("y"), H100, 3, rank=NORMAL)
+    assert not now.entitles(TeamId("y"), H100, 4, rank=NORMAL), "its share is 3"
     assert not now.within(TeamId("y"), H100, 3, rank=NORMAL)
 
     now.give(TeamId("x"), H100, 6, rank=NORMAL, preemptible=True)

@@ -12,6 +12,7 @@ from bench.decide import AT, GPUS_PER_NODE, Log
 from events.base import JobId, TeamId
 from events.job import JobSpec, JobSubmitted
 from events.policy import PolicySet
+from projections.cluster.explain.why import explain
 from projections.cluster.job import JobState
 from projections.cluster.tick import Tick
 from services.control.round import decide_all
@@ -65,8 +66,20 @@ def cycle(nodes: int, jobs: int, *, teams: int, promises: int) -> dict[str, floa
         "round_mean_ms": round(1_000 * spent / max(rounds, 1), 1),
         "round_longest_ms": round(1_000 * longest, 1),
         "round_idle_ms": round(1_000 * took, 1),
+        "why_ms": round(_why_ms(log), 1),
         "memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1_024,
     }
+
+
+def _why_ms(log: Log) -> float:
+    """How long it takes to say why an 80-GPU gang behind all these cannot fit."""
+    ids: dict[str, Any] = {"at": AT, "team": TeamId("t0"), "job_id": JobId("gang")}
+    spec = JobSpec(name="gang", command=("true",), gpus=80)
+    log.add(JobSubmitted(**ids, spec=spec, key="gang", request_hash="h"))
+    log.rounds()
+    began = process_time()
+    explain(log.cluster, JobId("gang"), at=AT)
+    return 1_000 * (process_time() - began)
 
 
 def main() -> None:

@@ -10,6 +10,8 @@ RunId = NewType("RunId", str)  # "<job>-<attempt>"
 TeamId = NewType("TeamId", str)
 NodeId = NewType("NodeId", str)
 GpuUuid = NewType("GpuUuid", str)
+AccountId = NewType("AccountId", str)
+AskId = NewType("AskId", str)  # of what an operator asks of an account: derived from its key
 # The limits hold where bytes are read: a mask of no slots, or of negative ones, never gets in.
 SLOTS_MAX: Final = 63  # of one node: the bits of a mask that is a signed number of 64
 SlotMask = NewType("SlotMask", Annotated[int, msgspec.Meta(gt=0, le=(1 << SLOTS_MAX) - 1)])  # bit n is slot n
@@ -22,6 +24,8 @@ NodeEpoch = NewType(
 Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]  # also in tables
 Code = Annotated[int, msgspec.Meta(ge=-(1 << 31), lt=1 << 31)]  # the same, where less than 0 means something
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=31_536_000)]  # a year at the most
+Micro = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]  # micro-credits; less than 0 means something
+MicroCount = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]  # micro-credits, GPU-microseconds
 Moment = Annotated[datetime, msgspec.Meta(tz=True)]  # a time that says its zone
 
 SEQUENCE_BITS: Final = 40
@@ -74,6 +78,11 @@ HEAD: Final = Family("head", (), "control")
 POLICY: Final = Family("policy", (), "gate")
 QUEUES: Final = Family("queues", (), "gate")
 OPERATOR: Final = Family("operator", ("node_id",), "gate")
+CREDIT: Final = Family("credit", ("account",), "control")
+TELLER: Final = Family("teller", ("account", "ask_id"), "gate")
+ACCOUNTS: Final = Family("accounts", (), "gate")
+PRICES: Final = Family("prices", (), "gate")
+PERIOD: Final = Family("period", (), "control")
 
 
 class Event(msgspec.Struct, kw_only=True, frozen=True, gc=False, tag_field="type"):

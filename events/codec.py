@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 
 import msgspec
 
-from events import fleet, head, job, node, operator, policy, queues
+from events import accounts, credit, fleet, head, job, node, operator, period, policy, prices, queues, teller
 from events.base import Event, Family, Moment, RunId, Unreadable, job_id_of
 from events.subjects import family_subject
 
@@ -56,6 +56,22 @@ AnyEvent = (
     | head.RoundDecided
     | policy.PolicySet
     | queues.QueuesSet
+    | accounts.AccountsSet
+    | prices.PricesSet
+    | teller.GrantAsked
+    | teller.AdjustmentAsked
+    | credit.CreditGranted
+    | credit.CreditAdjusted
+    | credit.AskRefused
+    | credit.CreditReserved
+    | credit.CreditRenewed
+    | credit.CreditsRunningOut
+    | credit.CreditCommitted
+    | credit.CreditRefunded
+    | credit.UsageUncovered
+    | credit.UsageRecorded
+    | credit.AccountClosed
+    | period.PeriodClosed
 )
 TYPES: Final[tuple[type[Event], ...]] = get_args(AnyEvent)
 

@@ -91,6 +91,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults
     topology: Topology | None = None
     labels: dict[str, str] = {}  # that its nodes must have
     tolerates: tuple[str, ...] = ()  # taints of nodes that it may go to all the same
+    account: str = ""  # of its team's, the one that pays; empty: the first
 
 
 class NodeShare(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -120,6 +121,9 @@ class HoldCode(StrEnum):
     OVER_FLOOR = "over_floor"  # cannot be preempted, and what its team has for sure is in use by others of that kind
     OVER_ENTITLEMENT = "over_entitlement"  # beyond what its team is entitled to, and enough of its jobs wait to borrow
     RUNNING_MAX = "running_max"  # its queue runs as many jobs as it may
+    NO_ACCOUNT = "no_account"  # it names an account that is closed, or that its team may not charge
+    NO_PRICE = "no_price"  # a GPU type that it may get has no price
+    CREDITS = "credits"  # its account cannot pay for the whole of it
     BEHIND = "behind"  # another holds up its queue, which is strict
     # Room
     NODES_UNWELL = "nodes_unwell"  # would fit if suspect, lost or cordoned nodes were well
@@ -140,6 +144,8 @@ IMPOSSIBLE = frozenset(
         HoldCode.EXCEEDS_FLOOR,
     }
 )  # what waits so takes part in nothing until something else is said of it
+
+UNPAID = frozenset({HoldCode.NO_ACCOUNT, HoldCode.NO_PRICE, HoldCode.CREDITS})  # likewise, until it can be paid for
 
 
 class PromiseCause(StrEnum):
@@ -172,6 +178,7 @@ class StopCause(StrEnum):
     PREEMPTED = "preempted"  # for a more urgent job, or one of a team that has less than its share
     CONSOLIDATED = "consolidated"  # moved, so that a gang finds whole nodes
     QUEUE_HELD = "queue_held"  # its queue, or one above it, was put on hold
+    CREDITS = "credits"  # what is reserved for it is used up, and its account has no more
 
 
 class IntakeEvent(Event, kw_only=True, frozen=True):

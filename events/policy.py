@@ -40,6 +40,28 @@ class Consolidation(StrEnum):
     DO = "do"  # they are made
 
 
+class ChargeFrom(StrEnum):
+    """From when on a run is charged, until its GPUs were released."""
+
+    PLACED = "placed"
+    STARTED = "started"  # all its ranks have; one that never starts costs nothing
+
+
+class Waived(StrEnum):
+    """How much of a run is not charged when it ended through no fault of its user."""
+
+    ALL = "all"
+    LOST = "lost"  # what it did since its last checkpoint
+    NONE = "none"
+
+
+class Bearer(StrEnum):
+    """Who bears what was used beyond what was reserved."""
+
+    PROVIDER = "provider"
+    ACCOUNT = "account"
+
+
 class PolicySet(StandingDocument, kw_only=True, frozen=True, tag="musterbook.policy.set.v1"):
     """From here on the control plane decides by this policy. Replaces the one before, whole."""
 
@@ -59,3 +81,8 @@ class PolicySet(StandingDocument, kw_only=True, frozen=True, tag="musterbook.pol
     consolidation: Consolidation = Consolidation.PROPOSE
     half_life_s: Count = 0  # of past use in the fair share; 0: only what is in use now counts
     admitted_ahead: Count = 100  # jobs of one shape that a team may have admitted beyond what it is entitled to
+    charge_from: ChargeFrom = ChargeFrom.STARTED
+    instalment_s: Count = 3_600  # reserved at a time for a run without a declared runtime, or beyond it; at least 1
+    waived_failed: Waived = Waived.LOST  # of runs that a node, a GPU or we ended
+    waived_preempted: Waived = Waived.LOST  # of runs that were stopped for others, moved, or with their queue
+    uncovered: Bearer = Bearer.PROVIDER

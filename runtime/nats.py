@@ -77,6 +77,12 @@ class Connection(Client):
             if self._transport is not None:
                 self._transport.close()  # type: ignore[no-untyped-call] # of the client
 
+    async def _connect_to_server(self, s: Any) -> None:  # noqa: ANN401 - the client's own type is not public
+        """See the client's, which leaves the connection of a try that came to nothing open."""
+        if self._transport is not None:
+            self._transport.close()  # type: ignore[no-untyped-call] # of the client
+        await super()._connect_to_server(s)
+
     async def request(self, *args: Any, **options: Any) -> Msg:
         """See the client's. A cancellation that comes at the moment of the answer is not lost: the client swallows it."""
         with _cancelled_for_sure():

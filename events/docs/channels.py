@@ -2,7 +2,7 @@
 
 from typing import Any, Final, NamedTuple
 
-from events import fleet, head, job, node, operator, policy, queues
+from events import accounts, credit, fleet, head, job, node, operator, period, policy, prices, queues, teller
 from events.ask import Answer, Ask, DryRun, DryRunAsk, Entitled, EntitledAsk, OperatorAsk, Report, Why, WhyAsk
 from events.base import Event, Family
 from events.codec import TYPES
@@ -21,6 +21,8 @@ PARAMETERS: Final = {
     "node_id": "A node",
     "run_id": "An attempt of a job: `<job>-<attempt>`",
     "rank": "A process of the run, from 0",
+    "account": "An account of credits",
+    "ask_id": "What an operator asks of an account: `a` and 13 characters, from the account and the idempotency key",
     "name": "A node, or a control plane by its instance",
 }
 
@@ -90,6 +92,11 @@ FAMILY_MODULES: Final = {
     "policy": policy,
     "queues": queues,
     "operator": operator,
+    "accounts": accounts,
+    "prices": prices,
+    "teller": teller,
+    "credit": credit,
+    "period": period,
 }
 WRITERS: Final = {"gate": "the gate", "control": "the control plane"}
 

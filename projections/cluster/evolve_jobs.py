@@ -7,11 +7,9 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from events.base import JobId, Recorded, RunId, run_id_of
+from events.credit import EndedAs
 from events.job import (
     AdmissionWithdrawn,
-    ConsolidationProposed,
-    EarmarkDropped,
-    GpusEarmarked,
     HoldCode,
     JobAdmitted,
     JobCancelled,
@@ -26,15 +24,16 @@ from events.job import (
     JobSucceeded,
     JobTimedOut,
     NodeShare,
-    PromiseDropped,
-    PromiseMoved,
     RunStarted,
     RunStopping,
-    StartPromised,
     StopCause,
 )
-from events.policy import Overrun
+from events.policy import ChargeFrom, Overrun
 from projections.cluster.account import account
+from projections.cluster.credit.book import End
+from projections.cluster.credit.keep import end_bill, put_bill
+from projections.cluster.credit.meter import leaving
+from projections.cluster.evolve_asides import ASIDE_CHANGES, assert_gang, drop_earmark, job_of
 from projections.cluster.index import (
     drop_job,
     drop_run,
@@ -46,10 +45,8 @@ from projections.cluster.index import (
 )
 from projections.cluster.job import (
     BACK_OFF_MAX,
-    Earmark,
     Job,
     JobState,
-    Promise,
     Run,
     grace,
     lasts,
@@ -59,22 +56,26 @@ from projections.cluster.node import NodeState
 from projections.cluster.state import Cluster
 
 APPLICATION_CAUSES: Final = frozenset({StopCause.RANK_FAILED, StopCause.TIME_LIMIT})
-EARLIEST: Final = datetime.fromisoformat("1000-01-01T00:00:00+00:00")  # start of a promise that is reckoned with
-LATEST: Final = datetime.fromisoformat("4500-01-01T00:00:00+00:00")  # likewise; times end with the year 9999
-BLAMELESS_CAUSES: Final = frozenset({StopCause.PREEMPTED, StopCause.CONSOLIDATED, StopCause.QUEUE_HELD})
-
-
-def _job_of(cluster: Cluster, e: JobEvent) -> Job:
-    """The job that a decision is about."""
-    job = cluster.jobs[e.job_id]
-    assert job.team == e.team
-    return job
+BLAMELESS_CAUSES: Final = frozenset(
+    {StopCause.PREEMPTED, StopCause.CONSOLIDATED, StopCause.QUEUE_HELD, StopCause.CREDITS}
+)
+OUTCOMES: Final = {
+    StopCause.CANCEL: EndedAs.CANCELLED,
+    StopCause.TIME_LIMIT: EndedAs.TIME_LIMIT,
+    StopCause.RANK_FAILED: EndedAs.FAILED,
+    StopCause.START_FAILED: EndedAs.INTERRUPTED,
+    StopCause.NODE_LOST: EndedAs.INTERRUPTED,
+    StopCause.PREEMPTED: EndedAs.PREEMPTED,
+    StopCause.CONSOLIDATED: EndedAs.CONSOLIDATED,
+    StopCause.QUEUE_HELD: EndedAs.QUEUE_HELD,
+    StopCause.CREDITS: EndedAs.CREDITS,
+}  # as far as charging goes
 
 
 def _run_of(cluster: Cluster, e: JobEvent, run_id: RunId) -> Run:
     """The run that a decision is about."""
     run = cluster.runs[run_id]
-    assert _job_of(cluster, e).job_id == run.job_id
+    assert job_of(cluster, e).job_id == run.job_id
     return run
 
 
@@ -95,7 +96,7 @@ def _cancel_requested(cluster: Cluster, e: JobCancelRequested, recorded: Recorde
 
 
 def _admitted(cluster: Cluster, e: JobAdmitted, recorded: Recorded) -> None:
-    job = _job_of(cluster, e)
+    job = job_of(cluster, e)
     assert job.state is JobState.QUEUED
     put_job(
         cluster,
@@ -111,27 +112,28 @@ def _admitted(cluster: Cluster, e: JobAdmitted, recorded: Recorded) -> None:
 
 
 def _admission_withdrawn(cluster: Cluster, e: AdmissionWithdrawn, recorded: Recorded) -> None:
-    job = _job_of(cluster, e)
+    job = job_of(cluster, e)
     assert job.state is JobState.ADMITTED
     put_job(cluster, replace(job, state=JobState.QUEUED, borrowing=False))
+    _never_placed(cluster, job, recorded)
 
 
 def _held(cluster: Cluster, e: JobHeld, recorded: Recorded) -> None:
-    job = _job_of(cluster, e)
+    job = job_of(cluster, e)
     assert job.state is not JobState.PLACED
     not_before = job.not_before if e.code is HoldCode.BACKING_OFF else None  # its back-off is over: it stands in line
     put_job(cluster, replace(job, hold=e.code, held_at=recorded.at, not_before=not_before))
 
 
 def _placed(cluster: Cluster, e: JobPlaced, recorded: Recorded) -> None:
-    job = _job_of(cluster, e)
+    job = job_of(cluster, e)
     assert job.state is JobState.ADMITTED
     assert (e.attempt, e.run_id) == (job.attempt + 1, run_id_of(job.job_id, e.attempt))
-    _assert_gang(cluster, e.shares, e.ranks)
+    assert_gang(cluster, e.shares, e.ranks)
     _assert_free(cluster, e.shares, job.job_id)
     account(cluster, job.team, recorded.at)
     if job.job_id in cluster.earmarks:
-        _drop_earmark(cluster, job.job_id)
+        drop_earmark(cluster, job.job_id)
     if job.job_id in cluster.promises:
         del cluster.promises[job.job_id]
     put_job(cluster, replace(job, state=JobState.PLACED, attempt=e.attempt, not_before=None))
@@ -163,19 +165,32 @@ def _placed(cluster: Cluster, e: JobPlaced, recorded: Recorded) -> None:
             end=_after(recorded, lasts(job.spec)),
             dead=dead,
             clean=dead,  # it never began there: the node joined anew before it was told
+            metering=sum(s.slots.bit_count() for index, s in enumerate(e.shares) if not dead >> index & 1),
         ),
     )
+    _charged(cluster, e.run_id)
+    bill = cluster.credits.bills.get(e.run_id)
+    if (bill.charge_from if bill is not None else cluster.policy.charge_from) is ChargeFrom.PLACED:
+        _count_from(cluster, e.run_id, recorded)
 
 
-def _assert_gang(cluster: Cluster, shares: tuple[NodeShare, ...], ranks: tuple[int, ...] = ()) -> None:
-    """There are some, each on a node of its own that is known, in order; and the ranks are an order of them."""
-    assert shares
-    before = ""
-    for share in shares:
-        assert before < share.node_id
-        assert share.node_id in cluster.nodes
-        before = share.node_id
-    assert not ranks or sorted(ranks) == list(range(len(shares)))
+def _charged(cluster: Cluster, run_id: RunId) -> None:
+    """The run's bill, if it has one, knows what it was placed on, and whether it may need more."""
+    bill, run = cluster.credits.bills.get(run_id), cluster.runs[run_id]
+    if bill is None:
+        return
+    grace_s = int(grace(cluster.jobs[run.job_id].spec).total_seconds())
+    renews = not bill.declared or run.extends
+    put_bill(cluster, replace(bill, gpu_type=run.gpu_type, gpus=run.gpus, renews=renews, grace_s=grace_s))
+
+
+def _count_from(cluster: Cluster, run_id: RunId, recorded: Recorded) -> None:
+    """The run's use counts from now on, if it does not already."""
+    run, bill = cluster.runs[run_id], cluster.credits.bills.get(run_id)
+    if run.metered_from is None:
+        put_run(cluster, replace(run, metered_from=recorded.at))
+        if bill is not None:
+            put_bill(cluster, replace(bill, counts_from=recorded.at))
 
 
 def _assert_free(cluster: Cluster, shares: tuple[NodeShare, ...], job_id: JobId) -> None:
@@ -186,104 +201,11 @@ def _assert_free(cluster: Cluster, shares: tuple[NodeShare, ...], job_id: JobId)
         assert node.epoch != share.node_epoch or node.state is NodeState.LOST or not share.slots & ~open_to_it
 
 
-# What is set aside, and what is promised
-
-
-def _earmarked(cluster: Cluster, e: GpusEarmarked, recorded: Recorded) -> None:
-    job = _job_of(cluster, e)
-    assert job.job_id not in cluster.earmarks
-    _assert_gang(cluster, e.shares, e.ranks)
-    assert len(set(e.victims)) == len(e.victims)
-    victims = [cluster.runs[run_id] for run_id in e.victims]
-    assert all(not victim.evicted_for and victim.job_id != job.job_id for victim in victims)
-    for share in e.shares:
-        node = cluster.nodes[share.node_id]
-        assert not share.slots & node.marked or node.epoch != share.node_epoch
-    for share in e.shares:
-        if (marked := node_of(cluster, share.node_id, share.node_epoch)) is not None:
-            put_slots(cluster, marked.marking(job.job_id, share.slots))
-    cluster.earmarks[job.job_id] = Earmark(
-        job_id=job.job_id,
-        shares=e.shares,
-        ranks=e.ranks,
-        victims=e.victims,
-        at=recorded.at,
-        position=recorded.position,
-    )
-    for victim in victims:
-        put_run(cluster, replace(victim, evicted_for=job.job_id, moved=e.moved))
-        evicted = cluster.jobs[victim.job_id]
-        put_job(
-            cluster,
-            replace(
-                evicted,
-                evictions=evicted.evictions + 1,
-                evicted_at=recorded.at,
-                evicted_for=(*evicted.evicted_for, job.job_id),
-            ),
-        )
-
-
-def _earmark_dropped(cluster: Cluster, e: EarmarkDropped, recorded: Recorded) -> None:
-    _job_of(cluster, e)
-    assert e.job_id in cluster.earmarks
-    _drop_earmark(cluster, e.job_id)
-
-
-def _drop_earmark(cluster: Cluster, job_id: JobId) -> None:
-    for share in cluster.earmarks.pop(job_id).shares:
-        node = cluster.nodes[share.node_id]
-        if job_id in node.earmarked:
-            put_slots(cluster, node.marking(job_id, 0))
-
-
-def _promised(cluster: Cluster, e: StartPromised, recorded: Recorded) -> None:
-    assert _job_of(cluster, e).state is JobState.ADMITTED
-    assert e.job_id not in cluster.promises
-    _assert_gang(cluster, e.shares)
-    start = _reckoned(e.start)
-    cluster.promises[e.job_id] = Promise(
-        job_id=e.job_id,
-        shares=e.shares,
-        start=start,
-        first=start,
-        at=recorded.at,
-        position=recorded.position,
-    )
-
-
-def _promise_moved(cluster: Cluster, e: PromiseMoved, recorded: Recorded) -> None:
-    before = cluster.promises[_job_of(cluster, e).job_id]
-    _assert_gang(cluster, e.shares)
-    start = _reckoned(e.start)
-    cluster.promises[e.job_id] = replace(
-        before,
-        shares=e.shares,
-        start=start,
-        first=before.first or start,
-        at=recorded.at,
-        position=recorded.position,
-        moves=before.moves + 1,
-    )
-
-
-def _reckoned(start: datetime | None) -> datetime | None:
-    """The start, or one so near that runtimes may be added to it, and taken from it, as often as there are promises."""
-    return max(EARLIEST, min(start, LATEST)) if start is not None else None
-
-
-def _promise_dropped(cluster: Cluster, e: PromiseDropped, recorded: Recorded) -> None:
-    del cluster.promises[_job_of(cluster, e).job_id]
-
-
-def _consolidation_proposed(cluster: Cluster, e: ConsolidationProposed, recorded: Recorded) -> None:
-    put_job(cluster, replace(_job_of(cluster, e), proposed_at=recorded.at))
-
-
 def _run_started(cluster: Cluster, e: RunStarted, recorded: Recorded) -> None:
     run = _run_of(cluster, e, e.run_id)
     spec = cluster.jobs[run.job_id].spec
     put_run(cluster, replace(run, started_at=recorded.at, end=_after(recorded, lasts(spec))))
+    _count_from(cluster, e.run_id, recorded)
 
 
 def _run_stopping(cluster: Cluster, e: RunStopping, recorded: Recorded) -> None:
@@ -298,7 +220,7 @@ def _after(recorded: Recorded, time: timedelta | None) -> datetime | None:
 
 def _requeued(cluster: Cluster, e: JobRequeued, recorded: Recorded) -> None:
     assert _run_of(cluster, e, e.run_id).over
-    _end_run(cluster, e.run_id, recorded)
+    _end_run(cluster, e.run_id, recorded, OUTCOMES[e.cause])
     job = cluster.jobs[e.job_id]
     application = e.cause in APPLICATION_CAUSES
     blameless = e.cause in BLAMELESS_CAUSES
@@ -317,9 +239,29 @@ def _requeued(cluster: Cluster, e: JobRequeued, recorded: Recorded) -> None:
     )
 
 
-def _end_run(cluster: Cluster, run_id: RunId, recorded: Recorded) -> None:
-    account(cluster, cluster.runs[run_id].team, recorded.at)
+def _end_run(cluster: Cluster, run_id: RunId, recorded: Recorded, outcome: EndedAs) -> None:
+    run, bill = cluster.runs[run_id], cluster.credits.bills.get(run_id)
+    account(cluster, run.team, recorded.at)
+    if bill is not None:
+        run = leaving(run, bill, run.metering, recorded.at)
+        end = End(
+            outcome=outcome,
+            used_us=run.metered_us,
+            saved_us=run.saved_us,
+            began=run.metered_from,
+            ended=run.metered_until or recorded.at,
+            marks=run.marks,
+            evidence=run.evidence,
+        )
+        end_bill(cluster, run_id, end)
     drop_run(cluster, run_id)
+
+
+def _never_placed(cluster: Cluster, job: Job, recorded: Recorded) -> None:
+    """What is reserved for the run that an admitted job would have had is to be given back."""
+    if job.state is JobState.ADMITTED:
+        end = End(outcome=EndedAs.NEVER_PLACED, ended=recorded.at)
+        end_bill(cluster, run_id_of(job.job_id, job.attempt + 1), end)
 
 
 def _ended(
@@ -327,15 +269,30 @@ def _ended(
 ) -> None:
     run_id = RunId("") if isinstance(e, JobRejected) else e.run_id
     if run_id:
-        assert _run_of(cluster, e, run_id).over
-        _end_run(cluster, run_id, recorded)
+        run = _run_of(cluster, e, run_id)
+        assert run.over
+        _end_run(cluster, run_id, recorded, _outcome(run, e))
     else:
-        assert _job_of(cluster, e).state is not JobState.PLACED
+        assert job_of(cluster, e).state is not JobState.PLACED
+        _never_placed(cluster, cluster.jobs[e.job_id], recorded)
     if e.job_id in cluster.earmarks:
-        _drop_earmark(cluster, e.job_id)
+        drop_earmark(cluster, e.job_id)
     if e.job_id in cluster.promises:
         del cluster.promises[e.job_id]
     drop_job(cluster, e.job_id)
+
+
+def _outcome(run: Run, e: JobRejected | JobSucceeded | JobFailed | JobCancelled | JobTimedOut) -> EndedAs:
+    """What the last run of a job ended by: one that was being stopped for another reason when a user cancelled, by that."""
+    match e:
+        case JobSucceeded():
+            return EndedAs.SUCCEEDED
+        case JobFailed():
+            return OUTCOMES[e.cause]
+        case JobTimedOut():
+            return EndedAs.TIME_LIMIT
+        case _:
+            return OUTCOMES[run.stopping or StopCause.CANCEL]
 
 
 JOB_CHANGES: Final[dict[type, Callable[[Cluster, Any, Recorded], None]]] = {
@@ -346,12 +303,7 @@ JOB_CHANGES: Final[dict[type, Callable[[Cluster, Any, Recorded], None]]] = {
     AdmissionWithdrawn: _admission_withdrawn,
     JobHeld: _held,
     JobPlaced: _placed,
-    GpusEarmarked: _earmarked,
-    EarmarkDropped: _earmark_dropped,
-    StartPromised: _promised,
-    PromiseMoved: _promise_moved,
-    PromiseDropped: _promise_dropped,
-    ConsolidationProposed: _consolidation_proposed,
+    **ASIDE_CHANGES,
     RunStarted: _run_started,
     RunStopping: _run_stopping,
     JobRequeued: _requeued,

@@ -1,6 +1,7 @@
 """How nodes change the cluster: their lives, what is said of them, and what runs there."""
 
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -18,15 +19,18 @@ from events.node import (
     ShareStarted,
 )
 from events.operator import NodeCordoned, NodeUncordoned
+from projections.cluster.credit.meter import leaving, used_us
 from projections.cluster.index import (
     node_of,
     put_node,
     put_run,
     put_slots,
 )
-from projections.cluster.job import Failure
+from projections.cluster.job import EVIDENCE_MAX, Failure, Run
 from projections.cluster.node import Node, NodeState, traits_of
 from projections.cluster.state import Cluster
+
+SILENT_MAX_S: Final = 366 * 86_400.0  # longer counts as this
 
 
 def _joined(cluster: Cluster, e: NodeJoined, recorded: Recorded) -> None:
@@ -47,7 +51,7 @@ def _joined(cluster: Cluster, e: NodeJoined, recorded: Recorded) -> None:
         cordoned=before.cordoned,
     )
     put_node(cluster, replace(node, present=node.mask(e.gpu_uuids)))
-    _kill_shares(cluster, before)
+    _kill_shares(cluster, before, recorded, heard=before.silent_since or recorded.at)
 
 
 def _described(cluster: Cluster, e: NodeDescribed, recorded: Recorded) -> None:
@@ -61,13 +65,25 @@ def _lost(cluster: Cluster, e: NodeLost, recorded: Recorded) -> None:
     node = node_of(cluster, e.node_id, e.node_epoch)
     if node is not None and node.state is not NodeState.LOST:
         put_node(cluster, node.losing())
-        _kill_shares(cluster, node)
+        _kill_shares(cluster, node, recorded, heard=_heard(recorded, e.silent_s))
 
 
-def _kill_shares(cluster: Cluster, before: Node) -> None:
-    for run_id in before.held:
-        run = cluster.runs[run_id]
-        put_run(cluster, replace(run, dead=run.dead | run.bit(before.node_id)))
+def _kill_shares(cluster: Cluster, before: Node, recorded: Recorded, *, heard: datetime) -> None:
+    """The runs on a node know that their share there is dead. Its GPUs counted until the node was heard last."""
+    for run_id, slots in before.held.items():
+        run = leaving(cluster.runs[run_id], cluster.credits.bills.get(run_id), slots.bit_count(), heard)
+        dead = run.dead | run.bit(before.node_id)
+        put_run(cluster, replace(run, dead=dead, evidence=_with(run, recorded)))
+
+
+def _heard(recorded: Recorded, silent_s: float) -> datetime:
+    """When a node was heard last that has been silent for so long."""
+    return recorded.at - timedelta(seconds=min(max(0.0, silent_s), SILENT_MAX_S))
+
+
+def _with(run: Run, recorded: Recorded) -> tuple[str, ...]:
+    """The evidence of how a run ended, and this record."""
+    return (*run.evidence, recorded.id) if len(run.evidence) < EVIDENCE_MAX else run.evidence
 
 
 def _found_clean(cluster: Cluster, e: GpusFoundClean, recorded: Recorded) -> None:
@@ -84,13 +100,13 @@ def _found_clean(cluster: Cluster, e: GpusFoundClean, recorded: Recorded) -> Non
 def _suspected(cluster: Cluster, e: NodeSuspected, recorded: Recorded) -> None:
     node = node_of(cluster, e.node_id, e.node_epoch)
     if node is not None and node.state is NodeState.UP:
-        put_node(cluster, replace(node, state=NodeState.SUSPECT))
+        put_node(cluster, replace(node, state=NodeState.SUSPECT, silent_since=_heard(recorded, e.silent_s)))
 
 
 def _recovered(cluster: Cluster, e: NodeRecovered, recorded: Recorded) -> None:
     node = node_of(cluster, e.node_id, e.node_epoch)
     if node is not None and node.state is NodeState.SUSPECT:
-        put_node(cluster, replace(node, state=NodeState.UP))
+        put_node(cluster, replace(node, state=NodeState.UP, silent_since=None))
 
 
 def _cordoned(cluster: Cluster, e: NodeCordoned | NodeUncordoned, recorded: Recorded) -> None:
@@ -117,13 +133,15 @@ def _share_ended(cluster: Cluster, e: ShareEnded, recorded: Recorded) -> None:
     failure = run.failure
     if failure is None and not (e.reason is EndReason.EXITED and e.exit_code == 0):
         failure = Failure(e.node_id, e.reason, e.exit_code)
-    put_run(cluster, replace(run, ended=run.ended | bit, failure=failure))
+    evidence = _with(run, recorded) if failure is not run.failure else run.evidence
+    put_run(cluster, replace(run, ended=run.ended | bit, failure=failure, evidence=evidence))
 
 
 def _checkpoint_saved(cluster: Cluster, e: CheckpointSaved, recorded: Recorded) -> None:
     run = cluster.runs.get(e.run_id)
-    if run is not None and run.epoch_on(e.node_id) == e.node_epoch:
-        put_run(cluster, replace(run, saved_at=recorded.at))
+    if run is not None and run.epoch_on(e.node_id) == e.node_epoch and e.number != run.saved:
+        saved_us = used_us(run, cluster.credits.bills.get(e.run_id), recorded.at)
+        put_run(cluster, replace(run, saved=e.number, saved_at=recorded.at, saved_us=saved_us))
 
 
 def _released(cluster: Cluster, e: GpusReleased, recorded: Recorded) -> None:
@@ -132,9 +150,11 @@ def _released(cluster: Cluster, e: GpusReleased, recorded: Recorded) -> None:
         return  # late, doubled, or of an older life
     after = node.freeing(e.run_id, e.slots)
     put_slots(cluster, after)
+    freed = (node.held[e.run_id] & e.slots).bit_count()
+    run = leaving(cluster.runs[e.run_id], cluster.credits.bills.get(e.run_id), freed, recorded.at)
     if e.run_id not in after.held:
-        run = cluster.runs[e.run_id]
-        put_run(cluster, replace(run, released=run.released | run.bit(e.node_id)))
+        run = replace(run, released=run.released | run.bit(e.node_id))
+    put_run(cluster, run)
 
 
 NODE_CHANGES: Final[dict[type, Callable[[Cluster, Any, Recorded], None]]] = {

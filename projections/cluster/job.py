@@ -20,6 +20,8 @@ from events.policy import JobOrder
 
 PRIORITY_RANK: Final = {Priority.URGENT: 0, Priority.HIGH: 1, Priority.NORMAL: 2, Priority.LOW: 3}
 
+EVIDENCE_MAX: Final = 8  # ids of records that say how a run ended
+
 
 BACK_OFF_MAX: Final = timedelta(seconds=300)
 
@@ -121,6 +123,13 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
                 return (self.spec.max_runtime_s or NO_END_S, self.submitted)
 
 
+class Mark(NamedTuple):
+    """What a run had used at an hour of the clock."""
+
+    at: datetime
+    gpu_us: int
+
+
 class Failure(msgspec.Struct, frozen=True, gc=False):
     """The first share of a run that did not end well."""
 
@@ -149,6 +158,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     on_lost: OnLost = OnLost.RESTART
     started_at: datetime | None = None
     saved_at: datetime | None = None  # its last checkpoint
+    saved: int = -1  # the number of that
     end: datetime | None = None  # when it has ended at the latest, as declared or told; None: nobody said
     evicted_for: JobId = JobId("")  # the job that it is to end for
     moved: bool = False  # it has a new place set aside: see `GpusEarmarked.moved`
@@ -159,6 +169,14 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     clean: int = 0  # dead, and their GPUs were found clean in a later life
     stopping: StopCause | None = None
     failure: Failure | None = None
+    evidence: tuple[str, ...] = ()  # CloudEvents ids of what ended it, the first few
+    # Its use, as `credit.meter` counts it.
+    metered_from: datetime | None = None
+    metering: int = 0  # GPUs that count still, or will
+    metered_us: int = 0  # GPU-microseconds of those that no longer do
+    metered_until: datetime | None = None  # when the last of those stopped
+    saved_us: int = 0  # of all, up to its last checkpoint
+    marks: tuple[Mark, ...] = ()  # at hours of the clock at which it changed since; not recorded yet, if it is charged
 
     @property
     def all(self) -> int:

@@ -1,5 +1,6 @@
 """A node in its present life: its GPUs by slot, what holds them, and what is set aside."""
 
+from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -100,6 +101,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     taints: tuple[str, ...] = ()
     traits: str = ""  # labels but for its place, and taints, as one word: see `traits_of`
     cordoned: bool = False
+    silent_since: datetime | None = None  # of a suspect node: when it was heard last
 
     @property
     def spare(self) -> Slots:

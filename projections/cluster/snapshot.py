@@ -6,9 +6,16 @@ from typing import Final
 
 import msgspec
 
+from events.accounts import AccountsSet
 from events.base import Position, TeamId
 from events.policy import PolicySet
+from events.prices import PricesSet
 from events.queues import Queue
+from events.teller import AdjustmentAsked, GrantAsked
+from projections.cluster.credit.book import Bill, Book
+from projections.cluster.credit.keep import put_bill
+from projections.cluster.credit.payers import Payers
+from projections.cluster.credit.state import Entry
 from projections.cluster.index import put_job, put_node, put_run
 from projections.cluster.job import Earmark, Job, Promise, Run
 from projections.cluster.node import Node
@@ -37,6 +44,16 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     earmarks: list[Earmark]
     promises: list[Promise]
     past: list[tuple[TeamId, Past]]
+    accounts: AccountsSet | None
+    accounts_position: Position
+    prices: PricesSet | None
+    prices_position: Position
+    books: list[Book]
+    bills: list[Bill]
+    asked: list[GrantAsked | AdjustmentAsked]
+    debts: list[tuple[Entry, int]]
+    given_back: list[tuple[Entry, int]]
+    month_closed: str
 
 
 DIGEST_BYTES: Final = 16  # before the rest: damage may well leave something that can be read, and is not what was saved
@@ -67,6 +84,16 @@ def dump(cluster: Cluster) -> bytes:
             earmarks=[cluster.earmarks[job_id] for job_id in sorted(cluster.earmarks)],
             promises=[cluster.promises[job_id] for job_id in sorted(cluster.promises)],
             past=[(team, cluster.past[team]) for team in sorted(cluster.past)],
+            accounts=cluster.credits.payers.document,
+            accounts_position=cluster.credits.payers_position,
+            prices=cluster.credits.prices,
+            prices_position=cluster.credits.prices_position,
+            books=[cluster.credits.books[account] for account in sorted(cluster.credits.books)],
+            bills=[cluster.credits.bills[run_id] for run_id in sorted(cluster.credits.bills)],
+            asked=[cluster.credits.asked[ask_id] for ask_id in sorted(cluster.credits.asked)],
+            debts=sorted(cluster.credits.debts.items()),
+            given_back=sorted(cluster.credits.given_back.items()),
+            month_closed=cluster.credits.month_closed,
         )
     )
     return _digest(saved) + saved
@@ -94,6 +121,7 @@ def load(data: bytes, *, log_id: str) -> Cluster | None:
     cluster.earmarks = {earmark.job_id: earmark for earmark in saved.earmarks}
     cluster.promises = {promise.job_id: promise for promise in saved.promises}
     cluster.past = dict(saved.past)
+    _load_credits(cluster, saved)
     for node in saved.nodes:
         put_node(cluster, node)
     for job in saved.jobs:
@@ -101,6 +129,17 @@ def load(data: bytes, *, log_id: str) -> Cluster | None:
     for run in saved.runs:
         put_run(cluster, run)
     return cluster
+
+
+def _load_credits(cluster: Cluster, saved: Snapshot) -> None:
+    cluster.credits.payers, cluster.credits.payers_position = Payers(saved.accounts), saved.accounts_position
+    cluster.credits.prices, cluster.credits.prices_position = saved.prices, saved.prices_position
+    cluster.credits.books = {book.account: book for book in saved.books}
+    cluster.credits.asked = {ask.ask_id: ask for ask in saved.asked}
+    cluster.credits.debts, cluster.credits.given_back = dict(saved.debts), dict(saved.given_back)
+    cluster.credits.month_closed = saved.month_closed
+    for bill in saved.bills:
+        put_bill(cluster, bill)
 
 
 def _digest(payload: bytes) -> bytes:

@@ -20,12 +20,13 @@ from events.base import (
 from events.job import HoldCode
 from events.policy import PolicySet
 from events.queues import Queue
+from projections.cluster.credit.state import Credits
 from projections.cluster.job import Earmark, Job, OrderKey, Promise, Run, Shape
 from projections.cluster.node import Kind, Node, Place, Pool, Spare, Whole
 from projections.cluster.overlay import Buckets, Lines, fork_map
 from projections.cluster.quota.tree import Tree
 
-FOLD_VERSION: Final = 2  # of what a snapshot holds: another version is thrown away
+FOLD_VERSION: Final = 3  # of what a snapshot holds: another version is thrown away
 NO_POLICY: Final = PolicySet(at=datetime.fromisoformat("1970-01-01T00:00:00+00:00"))
 
 
@@ -91,6 +92,7 @@ class Cluster:
         self.runs: MutableMapping[RunId, Run] = {}
         self.earmarks: MutableMapping[JobId, Earmark] = {}
         self.promises: MutableMapping[JobId, Promise] = {}
+        self.credits = Credits()
         self.past: MutableMapping[TeamId, Past] = {}  # empty while the policy has no half-life
         # What follows is made from the above, and kept by `index`.
         self.queue: Lines[Line, JobId] = Lines()  # jobs that may be admitted
@@ -129,6 +131,7 @@ class Cluster:
         fork.pools = self.pools.fork()
         fork.whole = self.whole.fork()
         fork.places = self.places.fork()
+        fork.credits = self.credits.fork()
         return fork
 
     def key(self, job: Job) -> OrderKey:

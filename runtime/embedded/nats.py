@@ -221,3 +221,5 @@ async def _jetstream_answers(login: Login) -> bool:
         return True
     finally:
         await client.close()
+        if client._transport is not None:  # noqa: SLF001 - the client leaves it open when the server ended it first
+            client._transport.close()  # type: ignore[no-untyped-call] # noqa: SLF001

@@ -19,7 +19,7 @@ ACCOUNT: Final = "MUSTER"  # the log, and what works on it
 AGENTS_ACCOUNT: Final = "AGENTS"
 TEAMS_ACCOUNT: Final = "TEAMS"
 OPERATORS_ACCOUNT: Final = "OPERATORS"
-DOCUMENTS: Final = ("queues", "policy")  # families of one subject, that operators set
+DOCUMENTS: Final = ("queues", "policy", "accounts", "prices")  # families of one subject, that operators set
 LEASE_BUCKET: Final = "LEASE"
 RESERVED: Final = "control"  # a node so named could beat in a control plane's name
 
@@ -104,8 +104,8 @@ def gate(subjects: Subjects) -> Principal:
             f"{subjects.events_prefix}intake.*.*",
             f"{subjects.events_prefix}node.*",
             f"{subjects.events_prefix}operator.*",
-            f"{subjects.events_prefix}policy",
-            f"{subjects.events_prefix}queues",
+            f"{subjects.events_prefix}teller.*.*",
+            *(f"{subjects.events_prefix}{document}" for document in DOCUMENTS),
             subjects.moved,
             subjects.why,
             subjects.dry_run,

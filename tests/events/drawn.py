@@ -8,7 +8,7 @@ from typing import Annotated, Any, NewType, Union, get_args, get_origin
 import msgspec
 from hypothesis import strategies as st
 
-from events.base import Event, JobId, NodeId, RunId, TeamId
+from events.base import AccountId, AskId, Event, JobId, NodeId, RunId, TeamId
 from events.codec import TYPES, Codec, Stamp
 from events.subjects import family_subject
 
@@ -16,6 +16,8 @@ names = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,22}[a-z0-9])?", fullmatch=True)
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=40)
 moments = st.datetimes(timezones=st.just(UTC))
 _IDS: dict[Any, st.SearchStrategy[Any]] = {
+    AccountId: names,
+    AskId: names,
     JobId: names,
     NodeId: names,
     RunId: st.builds(lambda job_id, attempt: f"{job_id}-{attempt}", names, st.integers(1, 99)),

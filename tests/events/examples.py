@@ -53,8 +53,9 @@ from events.node import (
     ShareStarted,
 )
 from events.operator import NodeCordoned, NodeUncordoned
-from events.policy import Consolidation, JobOrder, Overrun, PlacePolicy, PolicySet
+from events.policy import Bearer, ChargeFrom, Consolidation, JobOrder, Overrun, PlacePolicy, PolicySet, Waived
 from events.queues import Bounds, Queue, QueueOrder, QueuesSet
+from tests.events.credit_examples import CREDIT_EXAMPLES
 
 STAMP: Final = Stamp(id="01JDX3Q7M8-42", source="musterbook/gate", cause="01JDX3Q7M8-41")
 
@@ -93,6 +94,7 @@ SPEC: Final = JobSpec(
     topology=Topology(within=Domain.RACK, required=False),
     labels={"fabric": "ib"},
     tolerates=("maintenance",),
+    account="vision-2026",
 )
 SHARES: Final = (
     NodeShare(NodeId("rack1-n04"), EPOCH, SlotMask(0b1111_1111)),
@@ -162,6 +164,11 @@ EXAMPLES: Final[tuple[Event, ...]] = (
         consolidation=Consolidation.DO,
         half_life_s=604_800,
         admitted_ahead=500,
+        charge_from=ChargeFrom.PLACED,
+        instalment_s=600,
+        waived_failed=Waived.ALL,
+        waived_preempted=Waived.NONE,
+        uncovered=Bearer.ACCOUNT,
     ),
     AdmissionWithdrawn(**OF_JOB),
     GpusEarmarked(**OF_JOB, shares=SHARES, victims=(RunId("j2-1"),), ranks=(1, 0), moved=True),
@@ -181,4 +188,5 @@ EXAMPLES: Final[tuple[Event, ...]] = (
             Queue(name=TeamId("vision"), parent="org", weight=3, order=QueueOrder.STRICT, running_max=10),
         ),
     ),
+    *CREDIT_EXAMPLES,
 )

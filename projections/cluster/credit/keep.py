@@ -1,0 +1,69 @@
+"""The one way to put a bill or a book into the cluster: each change keeps the indexes that deciders look through."""
+
+from datetime import timedelta
+
+from msgspec.structs import replace
+
+from events.base import RunId
+from projections.cluster.credit.book import Bill, End
+from projections.cluster.credit.meter import next_hour
+from projections.cluster.job import OrderKey
+from projections.cluster.state import Cluster
+
+
+def put_bill(cluster: Cluster, bill: Bill) -> None:
+    """`bill` is in the cluster, and in the indexes where it belongs."""
+    before = cluster.credits.bills.get(bill.run_id)
+    if before is not None:
+        _leave(cluster, before)
+    cluster.credits.bills[bill.run_id] = bill
+    if bill.end is not None:
+        cluster.credits.settling[bill.run_id] = None
+        return
+    if not bill.gpu_type:
+        cluster.credits.quoted.add(bill.priced, (bill.age,), bill.run_id)
+    elif bill.reserved_micro > bill.needs_micro:
+        cluster.credits.trimming[bill.run_id] = None
+    if (key := stop_key(bill)) is not None:
+        cluster.credits.covered.add(None, key, bill.run_id)
+    if (key := hour_key(bill)) is not None:
+        cluster.credits.hours.add(None, key, bill.run_id)
+
+
+def drop_bill(cluster: Cluster, run_id: RunId) -> None:
+    """The bill is settled and forgotten."""
+    _leave(cluster, cluster.credits.bills.pop(run_id))
+
+
+def end_bill(cluster: Cluster, run_id: RunId, end: End) -> None:
+    """What the bill is for, if there is one, is over: it is to be settled."""
+    if (bill := cluster.credits.bills.get(run_id)) is not None:
+        put_bill(cluster, replace(bill, end=end))
+
+
+def _leave(cluster: Cluster, bill: Bill) -> None:
+    if bill.end is not None:
+        del cluster.credits.settling[bill.run_id]
+        return
+    if not bill.gpu_type:
+        cluster.credits.quoted.remove(bill.priced, (bill.age,))
+    elif bill.reserved_micro > bill.needs_micro:
+        del cluster.credits.trimming[bill.run_id]
+    if (key := stop_key(bill)) is not None:
+        cluster.credits.covered.remove(None, key)
+    if (key := hour_key(bill)) is not None:
+        cluster.credits.hours.remove(None, key)
+
+
+def stop_key(bill: Bill) -> OrderKey | None:
+    """When its run would have to be told to stop, so that it ends within what is reserved; None: it ends before by itself."""
+    if not bill.renews or bill.covered_until is None:
+        return None
+    return ((bill.covered_until - timedelta(seconds=bill.grace_s)).timestamp(), bill.age)
+
+
+def hour_key(bill: Bill) -> OrderKey | None:
+    """The next hour of the clock at which its use is recorded; None: it does not count yet."""
+    if bill.counts_from is None:
+        return None
+    return (next_hour(bill.recorded_until or bill.counts_from).timestamp(), bill.age)

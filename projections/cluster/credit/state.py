@@ -1,0 +1,53 @@
+"""What the log adds up to about credits, with the indexes that deciders look through: a part of the cluster."""
+
+from collections.abc import MutableMapping
+from typing import Final, NamedTuple
+
+from events.base import START, AccountId, AskId, Position, RunId
+from events.prices import PricesSet
+from events.teller import AdjustmentAsked, GrantAsked
+from projections.cluster.credit.book import Bill, Book
+from projections.cluster.credit.payers import Payers
+from projections.cluster.credit.price import Priced
+from projections.cluster.overlay import Lines, fork_map
+
+
+class Entry(NamedTuple):
+    """One entry of an account."""
+
+    account: AccountId
+    entry: int
+
+
+class Credits:
+    """Documents, accounts, and reservations that are not settled. Owned, forked and looked at as the cluster is."""
+
+    def __init__(self) -> None:
+        self.payers = Payers()  # as the accounts' document says; replaced whole
+        self.payers_position: Position = START  # of that document
+        self.prices: PricesSet | None = None  # likewise
+        self.prices_position: Position = START
+        self.month_closed = ""  # the last, as "2026-11"
+        self.books: MutableMapping[AccountId, Book] = {}
+        self.bills: MutableMapping[RunId, Bill] = {}  # reservations that are not settled
+        self.asked: MutableMapping[AskId, GrantAsked | AdjustmentAsked] = {}  # that was not answered yet
+        self.debts: MutableMapping[Entry, int] = {}  # `UsageUncovered` that its account bears and has not paid yet
+        self.given_back: MutableMapping[Entry, int] = {}  # of `CreditCommitted`, by later adjustments
+        # What follows is made from the bills, and kept by `keep`.
+        self.settling: MutableMapping[RunId, None] = {}  # of runs that are over
+        self.trimming: MutableMapping[RunId, None] = {}  # with more reserved than the run can use
+        self.quoted: Lines[Priced, RunId] = Lines()  # of jobs without GPUs, by the prices that they have
+        self.covered: Lines[None, RunId] = Lines()  # that are renewed, by when the run would have to be told to stop
+        self.hours: Lines[None, RunId] = Lines()  # of runs that count, by the next hour of the clock to record
+
+    def fork(self) -> "Credits":
+        """Credits that start as these and can be changed without changing them."""
+        fork = object.__new__(Credits)
+        fork.__dict__.update(self.__dict__)
+        for name in FORKED:
+            setattr(fork, name, fork_map(getattr(self, name)))
+        fork.quoted, fork.covered, fork.hours = self.quoted.fork(), self.covered.fork(), self.hours.fork()
+        return fork
+
+
+FORKED: Final = ("books", "bills", "asked", "debts", "given_back", "settling", "trimming")

@@ -40,6 +40,12 @@ class Credits:
         self.covered: Lines[None, RunId] = Lines()  # that are renewed, by when the run would have to be told to stop
         self.hours: Lines[None, RunId] = Lines()  # of runs that count, by the next hour of the clock to record
 
+    def headroom(self, account: AccountId) -> int | None:
+        """Micro-credits that may still be reserved or taken; None: no bound. Less than 0 where it is overdrawn beyond its bound."""
+        listed = self.payers.by_name.get(account)
+        overdraft = listed.overdraft_micro if listed is not None else 0
+        return self.books[account].balance + overdraft if overdraft is not None else None
+
     def fork(self) -> "Credits":
         """Credits that start as these and can be changed without changing them."""
         fork = object.__new__(Credits)

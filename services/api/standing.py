@@ -71,7 +71,7 @@ Who = Annotated[str, Depends(by)]
 async def get_queues(here: InHere, response: Response) -> StandingDocument:
     """The queues as one document, with its position as ETag: to be edited, and put back with If-Match."""
     try:
-        return _shown(await here.gate.documents.queues(), response)
+        return standing(await here.gate.documents.queues(), response)
     except Unknown as error:
         raise log_away() from error
 
@@ -89,16 +89,16 @@ async def put_queues(
 ) -> DocumentSet:
     """Set the queues, whole, over the document that If-Match names. 412, with its ETag, when another holds by now."""
     ask = SetQueues(document=document, replaces=over, trace=traceparent)
-    done = await _set(here, ask, who, dry_run=dry_run)
+    done = await set_standing(here, ask, who, dry_run=dry_run)
     done.warnings += await _beyond(here, document)
-    return _told(done, response)
+    return with_etag(done, response)
 
 
 @router.get("/policy")
 async def get_policy(here: InHere, response: Response) -> StandingDocument:
     """The policy with every field, and its position as ETag."""
     try:
-        return _shown(await here.gate.documents.policy(), response)
+        return standing(await here.gate.documents.policy(), response)
     except Unknown as error:
         raise log_away() from error
 
@@ -116,10 +116,11 @@ async def put_policy(
 ) -> DocumentSet:
     """Set the policy, whole, over the document that If-Match names; what is left out has its default."""
     ask = SetPolicy(document=document, replaces=over, trace=traceparent)
-    return _told(await _set(here, ask, who, dry_run=dry_run), response)
+    return with_etag(await set_standing(here, ask, who, dry_run=dry_run), response)
 
 
-async def _set(here: Here, ask: SetQueues | SetPolicy, who: str, *, dry_run: bool) -> DocumentSet:
+async def set_standing(here: Here, ask: SetQueues | SetPolicy, who: str, *, dry_run: bool) -> DocumentSet:
+    """What the document changes, once it is set, or would be. Raises `Troubled`."""
     answer = accepted(await here.gate.set_document(ask, who, dry_run=dry_run))
     return DocumentSet(
         position=answer.position,
@@ -143,7 +144,8 @@ async def _beyond(here: Here, document: dict[str, Any]) -> list[str]:
     return beyond(getattr(queues, "queues", ()), capacity)
 
 
-def _shown(held: Held, response: Response) -> StandingDocument:
+def standing(held: Held, response: Response) -> StandingDocument:
+    """The document that holds; the response has its position as ETag."""
     response.headers["ETag"] = f'"{held.position}"'
     recorded = held.recorded
     return StandingDocument(
@@ -154,6 +156,7 @@ def _shown(held: Held, response: Response) -> StandingDocument:
     )
 
 
-def _told(done: DocumentSet, response: Response) -> DocumentSet:
+def with_etag(done: DocumentSet, response: Response) -> DocumentSet:
+    """The answer; the response has the position of what holds now as ETag."""
     response.headers["ETag"] = f'"{done.position}"'
     return done

@@ -8,7 +8,20 @@ from typing import Annotated
 
 import typer
 
-from services.cli import cluster, events, fleet, jobs, logs, node, policy, queue, simulate, submit, why
+from services.cli import (
+    cluster,
+    credits,  # noqa: A004  # hides a word that only a prompt needs
+    events,
+    fleet,
+    jobs,
+    logs,
+    node,
+    policy,
+    queue,
+    simulate,
+    submit,
+    why,
+)
 from services.cli.failure import EXIT_CODES, ExitCode, Failure, say
 from services.main.local import Fault
 
@@ -31,7 +44,7 @@ for of_jobs in (jobs.jobs, jobs.job, why.why, logs.logs, jobs.wait, jobs.cancel)
     app.command(rich_help_panel=JOBS)(of_jobs)
 for looking in (fleet.nodes, fleet.queues, fleet.promises, events.events):
     app.command(rich_help_panel=LOOK)(looking)
-for operating in (queue, policy, node):
+for operating in (queue, policy, node, credits):
     app.add_typer(operating.app, rich_help_panel=OPERATE)
 for running in (cluster.up, cluster.demo, cluster.rebuild, cluster.verify, cluster.serve, cluster.agent):
     app.command(rich_help_panel=RUN)(running)

@@ -44,7 +44,7 @@ class ChargeFrom(StrEnum):
     """From when on a run is charged, until its GPUs were released."""
 
     PLACED = "placed"
-    STARTED = "started"  # all its ranks have; one that never starts costs nothing
+    STARTED = "started"  # the last of its shares was reported started; one that never is costs nothing
 
 
 class Waived(StrEnum):

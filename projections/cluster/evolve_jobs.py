@@ -30,9 +30,7 @@ from events.job import (
 )
 from events.policy import ChargeFrom, Overrun
 from projections.cluster.account import account
-from projections.cluster.credit.book import End
-from projections.cluster.credit.keep import end_bill, put_bill
-from projections.cluster.credit.meter import leaving
+from projections.cluster.charging import charged, count_from, count_no_more, never_placed
 from projections.cluster.evolve_asides import ASIDE_CHANGES, assert_gang, drop_earmark, job_of
 from projections.cluster.index import (
     drop_job,
@@ -115,7 +113,7 @@ def _admission_withdrawn(cluster: Cluster, e: AdmissionWithdrawn, recorded: Reco
     job = job_of(cluster, e)
     assert job.state is JobState.ADMITTED
     put_job(cluster, replace(job, state=JobState.QUEUED, borrowing=False))
-    _never_placed(cluster, job, recorded)
+    never_placed(cluster, job, recorded)
 
 
 def _held(cluster: Cluster, e: JobHeld, recorded: Recorded) -> None:
@@ -168,29 +166,10 @@ def _placed(cluster: Cluster, e: JobPlaced, recorded: Recorded) -> None:
             metering=sum(s.slots.bit_count() for index, s in enumerate(e.shares) if not dead >> index & 1),
         ),
     )
-    _charged(cluster, e.run_id)
+    charged(cluster, e.run_id)
     bill = cluster.credits.bills.get(e.run_id)
     if (bill.charge_from if bill is not None else cluster.policy.charge_from) is ChargeFrom.PLACED:
-        _count_from(cluster, e.run_id, recorded)
-
-
-def _charged(cluster: Cluster, run_id: RunId) -> None:
-    """The run's bill, if it has one, knows what it was placed on, and whether it may need more."""
-    bill, run = cluster.credits.bills.get(run_id), cluster.runs[run_id]
-    if bill is None:
-        return
-    grace_s = int(grace(cluster.jobs[run.job_id].spec).total_seconds())
-    renews = not bill.declared or run.extends
-    put_bill(cluster, replace(bill, gpu_type=run.gpu_type, gpus=run.gpus, renews=renews, grace_s=grace_s))
-
-
-def _count_from(cluster: Cluster, run_id: RunId, recorded: Recorded) -> None:
-    """The run's use counts from now on, if it does not already."""
-    run, bill = cluster.runs[run_id], cluster.credits.bills.get(run_id)
-    if run.metered_from is None:
-        put_run(cluster, replace(run, metered_from=recorded.at))
-        if bill is not None:
-            put_bill(cluster, replace(bill, counts_from=recorded.at))
+        count_from(cluster, e.run_id, recorded)
 
 
 def _assert_free(cluster: Cluster, shares: tuple[NodeShare, ...], job_id: JobId) -> None:
@@ -205,7 +184,6 @@ def _run_started(cluster: Cluster, e: RunStarted, recorded: Recorded) -> None:
     run = _run_of(cluster, e, e.run_id)
     spec = cluster.jobs[run.job_id].spec
     put_run(cluster, replace(run, started_at=recorded.at, end=_after(recorded, lasts(spec))))
-    _count_from(cluster, e.run_id, recorded)
 
 
 def _run_stopping(cluster: Cluster, e: RunStopping, recorded: Recorded) -> None:
@@ -240,28 +218,9 @@ def _requeued(cluster: Cluster, e: JobRequeued, recorded: Recorded) -> None:
 
 
 def _end_run(cluster: Cluster, run_id: RunId, recorded: Recorded, outcome: EndedAs) -> None:
-    run, bill = cluster.runs[run_id], cluster.credits.bills.get(run_id)
-    account(cluster, run.team, recorded.at)
-    if bill is not None:
-        run = leaving(run, bill, run.metering, recorded.at)
-        end = End(
-            outcome=outcome,
-            used_us=run.metered_us,
-            saved_us=run.saved_us,
-            began=run.metered_from,
-            ended=run.metered_until or recorded.at,
-            marks=run.marks,
-            evidence=run.evidence,
-        )
-        end_bill(cluster, run_id, end)
+    account(cluster, cluster.runs[run_id].team, recorded.at)
+    count_no_more(cluster, run_id, recorded, outcome)
     drop_run(cluster, run_id)
-
-
-def _never_placed(cluster: Cluster, job: Job, recorded: Recorded) -> None:
-    """What is reserved for the run that an admitted job would have had is to be given back."""
-    if job.state is JobState.ADMITTED:
-        end = End(outcome=EndedAs.NEVER_PLACED, ended=recorded.at)
-        end_bill(cluster, run_id_of(job.job_id, job.attempt + 1), end)
 
 
 def _ended(
@@ -274,7 +233,7 @@ def _ended(
         _end_run(cluster, run_id, recorded, _outcome(run, e))
     else:
         assert job_of(cluster, e).state is not JobState.PLACED
-        _never_placed(cluster, cluster.jobs[e.job_id], recorded)
+        never_placed(cluster, cluster.jobs[e.job_id], recorded)
     if e.job_id in cluster.earmarks:
         drop_earmark(cluster, e.job_id)
     if e.job_id in cluster.promises:

@@ -1,0 +1,56 @@
+"""How the life of jobs and runs moves their bills: placed, counting, over, or never placed."""
+
+from msgspec.structs import replace
+
+from events.base import Recorded, RunId, run_id_of
+from events.credit import EndedAs
+from projections.cluster.credit.book import End
+from projections.cluster.credit.keep import end_bill, put_bill
+from projections.cluster.credit.meter import leaving
+from projections.cluster.index import put_run
+from projections.cluster.job import Job, JobState, grace
+from projections.cluster.state import Cluster
+
+
+def charged(cluster: Cluster, run_id: RunId) -> None:
+    """The run's bill, if it has one, knows what it was placed on, and whether it may need more."""
+    bill, run = cluster.credits.bills.get(run_id), cluster.runs[run_id]
+    if bill is None:
+        return
+    grace_s = int(grace(cluster.jobs[run.job_id].spec).total_seconds())
+    renews = not bill.declared or run.extends
+    put_bill(cluster, replace(bill, gpu_type=run.gpu_type, gpus=run.gpus, renews=renews, grace_s=grace_s))
+
+
+def count_from(cluster: Cluster, run_id: RunId, recorded: Recorded) -> None:
+    """The run's use counts from now on, if it does not already."""
+    run, bill = cluster.runs[run_id], cluster.credits.bills.get(run_id)
+    if run.metered_from is None:
+        put_run(cluster, replace(run, metered_from=recorded.at))
+        if bill is not None:
+            put_bill(cluster, replace(bill, counts_from=recorded.at))
+
+
+def count_no_more(cluster: Cluster, run_id: RunId, recorded: Recorded, outcome: EndedAs) -> None:
+    """The run is over, and its bill, if it has one, is to be settled by what it used."""
+    run, bill = cluster.runs[run_id], cluster.credits.bills.get(run_id)
+    if bill is None:
+        return
+    run = leaving(run, bill, run.metering, recorded.at)
+    end = End(
+        outcome=outcome,
+        used_us=run.metered_us,
+        saved_us=run.saved_us,
+        began=run.metered_from,
+        ended=run.metered_until or recorded.at,
+        marks=run.marks,
+        evidence=run.evidence,
+    )
+    end_bill(cluster, run_id, end)
+
+
+def never_placed(cluster: Cluster, job: Job, recorded: Recorded) -> None:
+    """What is reserved for the run that an admitted job would have had is to be given back."""
+    if job.state is JobState.ADMITTED:
+        end = End(outcome=EndedAs.NEVER_PLACED, ended=recorded.at)
+        end_bill(cluster, run_id_of(job.job_id, job.attempt + 1), end)

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from events.base import JobId, Moment, NodeId, Position, TeamId
+from events.base import START, AccountId, AskId, JobId, Moment, NodeId, Position, TeamId
 from events.job import JobSpec
 from events.node import (
     CheckpointSaved,
@@ -57,6 +57,53 @@ class SetPolicy(
     trace: str = ""
 
 
+class SetAccounts(
+    msgspec.Struct, frozen=True, kw_only=True, tag_field="ask", tag="set_accounts", forbid_unknown_fields=True
+):
+    """Let these accounts pay. The document that holds already: nothing is written."""
+
+    document: Any  # as typed by an operator: a mapping, checked by the gate
+    replaces: Position | None  # of the document that its writer saw; 0: there was none; null: whatever holds
+    trace: str = ""
+
+
+class SetPrices(
+    msgspec.Struct, frozen=True, kw_only=True, tag_field="ask", tag="set_prices", forbid_unknown_fields=True
+):
+    """Price runs by this document. The one that holds already: nothing is written."""
+
+    document: Any  # as typed by an operator: a mapping, checked by the gate
+    replaces: Position | None  # of the document that its writer saw; 0: there was none; null: whatever holds
+    trace: str = ""
+
+
+SetDocument = SetQueues | SetPolicy | SetAccounts | SetPrices
+
+
+class Grant(msgspec.Struct, frozen=True, kw_only=True, tag_field="ask", tag="grant", forbid_unknown_fields=True):
+    """Give an account more credits. The same key again is the same grant; with another amount or reason, a conflict."""
+
+    account: AccountId
+    key: str  # idempotency key: of this account, for ever
+    credits: str  # a decimal, more than 0: "192", "0.5"
+    reason: str = ""
+    trace: str = ""
+
+
+class Adjust(msgspec.Struct, frozen=True, kw_only=True, tag_field="ask", tag="adjust", forbid_unknown_fields=True):
+    """Correct the balance of an account. The same key again is the same correction; with another body, a conflict."""
+
+    account: AccountId
+    key: str  # idempotency key: of this account, for ever
+    credits: str  # a decimal, what the balance changes by: "5", "-0.25"; never 0
+    reason: str = ""
+    refunds: Position = START  # of the `CreditCommitted` that is given back, in whole or in part; 0: of none
+    trace: str = ""
+
+
+AccountAsk = Grant | Adjust
+
+
 class Cordon(msgspec.Struct, frozen=True, kw_only=True, tag_field="ask", tag="cordon", forbid_unknown_fields=True):
     """Place nothing new on these nodes: on all of them, or nothing is written."""
 
@@ -73,7 +120,7 @@ class Uncordon(msgspec.Struct, frozen=True, kw_only=True, tag_field="ask", tag="
     trace: str = ""
 
 
-OperatorAsk = SetQueues | SetPolicy | Cordon | Uncordon
+OperatorAsk = SetQueues | SetPolicy | SetAccounts | SetPrices | Grant | Adjust | Cordon | Uncordon
 
 
 class RefusalCode(StrEnum):
@@ -81,7 +128,7 @@ class RefusalCode(StrEnum):
 
     INVALID = "invalid"  # the ask or its spec is wrong; the message says where and what was meant
     TOO_LARGE = "too_large"
-    CONFLICT = "conflict"  # the same key with another spec
+    CONFLICT = "conflict"  # the same key with another body
     MOVED = "moved"  # the document is no longer the one that its writer saw: look at it, then set it again
     NOT_FOUND = "not_found"
     FORBIDDEN = "forbidden"
@@ -98,6 +145,7 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True, tag_field="answer", ta
     repeated: bool = False  # it already was, from an earlier ask with the same key
     changes: tuple[str, ...] = ()  # of a document, against the one that held before: a line each
     warnings: tuple[str, ...] = ()  # of a document: what is legal, and probably not meant
+    ask_id: AskId = AskId("")  # of what was asked of an account: what becomes of it is told under this id
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True, tag_field="answer", tag="refused"):
@@ -108,6 +156,7 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True, tag_field="answer", tag
     hint: str = ""  # what was probably meant, or what to do
     job_id: JobId = JobId("")  # with `conflict`: the job that has the key
     position: Position = Position(0)  # with `moved`: of the document that holds
+    ask_id: AskId = AskId("")  # with `conflict`: what was asked of the account under the key
 
 
 Answer = Accepted | Refused

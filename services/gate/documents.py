@@ -4,7 +4,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from events.ask import Accepted, Answer, RefusalCode, Refused, SetPolicy, SetQueues
+from events.ask import Accepted, Answer, RefusalCode, Refused, SetDocument, SetPolicy, SetQueues
 from events.base import START, Position, Recorded
 from events.log.port import Reader, Unknown
 from events.policy import PolicySet
@@ -49,12 +49,22 @@ class Documents:
         document = policy_document(event if isinstance(event, PolicySet) else None)
         return Held(document, recorded.position if recorded else START, recorded)
 
-    async def prepared(self, ask: SetQueues | SetPolicy, by: str) -> "Prepared | Answer":
+    async def accounts(self) -> Held:
+        """The accounts that hold, as typed. Raises `Unknown` when the log does not answer."""
+        raise NotImplementedError
+
+    async def prices(self) -> Held:
+        """The prices that hold, as typed. Raises `Unknown` when the log does not answer."""
+        raise NotImplementedError
+
+    async def prepared(self, ask: SetDocument, by: str) -> "Prepared | Answer":
         """The event that an ask means, with what it changes; or the answer, where there is nothing to write.
 
         The document that holds already is accepted whatever the ask replaces: who asks again after a lost answer gets
         the answer that was lost.
         """
+        if not isinstance(ask, SetQueues | SetPolicy):
+            raise NotImplementedError
         now = self._clock.now()
         wanted = checked_queues(ask.document, now) if isinstance(ask, SetQueues) else checked_policy(ask.document, now)
         if isinstance(wanted, Refused):

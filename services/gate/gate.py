@@ -11,13 +11,14 @@ import msgspec
 
 from events.ask import (
     Accepted,
+    AccountAsk,
     Answer,
     Cancel,
     Cordon,
     RefusalCode,
     Refused,
     Report,
-    SetPolicy,
+    SetDocument,
     SetQueues,
     Submit,
     Uncordon,
@@ -102,7 +103,11 @@ class Gate:
         """Record what the agent of a node saw, in order, all or nothing."""
         return self._told("report", await self._report(node_id, report))
 
-    async def set_document(self, ask: SetQueues | SetPolicy, by: str, *, dry_run: bool = False) -> Answer:
+    async def ask_account(self, ask: AccountAsk, by: str) -> Answer:
+        """Record what an operator asks of an account, under a key that is taken once, for ever."""
+        raise NotImplementedError
+
+    async def set_document(self, ask: SetDocument, by: str, *, dry_run: bool = False) -> Answer:
         """Record a document over the one that it replaces. The one that holds already, and a dry run: nothing is written."""
         asked = "set_queues" if isinstance(ask, SetQueues) else "set_policy"
         problem = _text_problem(ask.trace)

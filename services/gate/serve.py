@@ -1,19 +1,23 @@
 """The gate over NATS: teams ask on `ask.<team>`, operators on `operate`, agents report on `report.<node>`; who speaks is said by the subject."""
 
 from contextlib import AbstractAsyncContextManager
-from typing import Final
+from typing import Final, get_args
 
 import msgspec
 
 from events.ask import (
+    Adjust,
     Answer,
     Ask,
     Cancel,
     Cordon,
+    Grant,
     OperatorAsk,
     RefusalCode,
     Refused,
+    SetAccounts,
     SetPolicy,
+    SetPrices,
     SetQueues,
     Submit,
     Uncordon,
@@ -84,11 +88,14 @@ async def answer_operator(gate: Gate, payload: bytes) -> Answer:
     try:
         ask = OPERATE_DECODER.decode(payload)
     except (msgspec.DecodeError, msgspec.ValidationError, RecursionError) as error:
-        hint = 'send {"ask": "set_queues", "document": {…}, "replaces": …}, or set_policy, cordon, uncordon'
+        told = ", ".join(str(kind.__struct_config__.tag) for kind in get_args(OperatorAsk))
+        hint = f'send {{"ask": "set_queues", "document": {{…}}, "replaces": …}}; the asks are {told}'
         return Refused(code=RefusalCode.INVALID, message=f"the ask cannot be read: {error}", hint=hint)
     match ask:
-        case SetQueues() | SetPolicy():
+        case SetQueues() | SetPolicy() | SetAccounts() | SetPrices():
             return await gate.set_document(ask, OPERATOR)
+        case Grant() | Adjust():
+            return await gate.ask_account(ask, OPERATOR)
         case Cordon() | Uncordon():
             return await gate.cordon(ask, OPERATOR)
 

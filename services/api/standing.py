@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Body, Depends, Header, Query, Response
 
-from events.ask import RefusalCode, SetPolicy, SetQueues
+from events.ask import RefusalCode, SetDocument, SetPolicy, SetQueues
 from events.base import START, Position
 from events.log.port import Unknown
 from projections.tables import node_view
@@ -119,7 +119,7 @@ async def put_policy(
     return with_etag(await set_standing(here, ask, who, dry_run=dry_run), response)
 
 
-async def set_standing(here: Here, ask: SetQueues | SetPolicy, who: str, *, dry_run: bool) -> DocumentSet:
+async def set_standing(here: Here, ask: SetDocument, who: str, *, dry_run: bool) -> DocumentSet:
     """What the document changes, once it is set, or would be. Raises `Troubled`."""
     answer = accepted(await here.gate.set_document(ask, who, dry_run=dry_run))
     return DocumentSet(

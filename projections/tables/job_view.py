@@ -33,7 +33,7 @@ from events.job import (
     StartPromised,
     StopCause,
 )
-from projections.tables.rows import Rows
+from projections.tables.rows import Rows, text
 from runtime.postgres import Connection, Pool
 
 LOAD: Final = """
@@ -42,7 +42,7 @@ SELECT job_id, team, name, key, submitted_by, priority, gpus, nodes_asked, gpus_
        cancel_at, not_before, submitted_at, admitted_at, placed_at, started_at, ended_at, submitted, position,
        coalesce(min_gpus, 0), within, coalesce(within_required, false), coalesce(max_runtime_s, 0),
        coalesce(preemptible, true), coalesce(borrowing, false), gpus_placed, gpu_type, coalesce(evictions, 0),
-       evicted_for, promise, promised_start, earmark
+       evicted_for, promise, promised_start, earmark, coalesce(account, '')
 FROM job_view WHERE job_id = ANY($1)
 """
 WRITE: Final = """
@@ -65,7 +65,7 @@ SELECT job.job_id, job.team, job.name, job.key, job.submitted_by, job.priority, 
        coalesce(job.min_gpus, 0), job.within, coalesce(job.within_required, false), coalesce(job.max_runtime_s, 0),
        coalesce(job.preemptible, true), coalesce(job.borrowing, false), job.gpus_placed, job.gpu_type,
        coalesce(job.evictions, 0), job.evicted_for, job.promise, job.promised_start, job.earmark,
-       coalesce(run.node_ids[1:$1], '{}')
+       coalesce(job.account, ''), coalesce(run.node_ids[1:$1], '{}')
 FROM live.job_view AS job LEFT JOIN live.run_view AS run USING (run_id)
 """
 LISTED: Final = f"""{COLUMNS}
@@ -151,6 +151,7 @@ class JobRow(msgspec.Struct, gc=False, omit_defaults=True):
     promise: Position | None = None  # of the `StartPromised` in force: its row in `promise_view`
     promised_start: datetime | None = None  # as promised now; None also where that cannot be said
     earmark: Position | None = None  # of the `GpusEarmarked` in force
+    account: str = ""  # that it names to pay for it; empty: the first of its team's, if any
 
 
 class Job(JobRow):
@@ -274,6 +275,7 @@ def _submitted(event: JobSubmitted, recorded: Recorded) -> JobRow:
         within_required=spec.topology is not None and spec.topology.required,
         max_runtime_s=spec.max_runtime_s,
         preemptible=spec.preemptible,
+        account=text(spec.account),
     )
 
 

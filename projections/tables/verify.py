@@ -20,6 +20,12 @@ KEYS: Final = {
     "gpu_view": ("node_id", "slot"),
     "queue_view": ("team",),
     "promise_view": ("job_id", "promised"),
+    "account_view": ("account",),
+    "credit_entry": ("account", "entry"),
+    "usage_record": ("usage_id",),
+    "bill_view": ("run_id",),
+    "ask_view": ("ask_id",),
+    "period_view": ("month",),
     "event_index": ("position",),
     "unreadable": ("position",),
 }

@@ -9,15 +9,21 @@ import pytest
 from events.base import START, JobId, TeamId, position_of
 from events.job import HoldCode, JobAdmitted, JobCancelRequested, JobHeld
 from projections.tables import (
+    account_view,
+    ask_view,
+    bill_view,
+    credit_entry,
     gpu_view,
     job_view,
     node_view,
+    period_view,
     promise_view,
     queue_view,
     run_view,
     schema,
     share_view,
     unreadable,
+    usage_record,
 )
 from runtime.postgres import Pool
 from tests.histories import BEGIN
@@ -33,6 +39,12 @@ ROWS = {
     "gpu_view": gpu_view.GpuRow,
     "queue_view": queue_view.QueueRow,
     "promise_view": promise_view.PromiseRow,
+    "account_view": account_view.AccountRow,
+    "credit_entry": credit_entry.EntryRow,
+    "usage_record": usage_record.UsageRow,
+    "bill_view": bill_view.BillRow,
+    "ask_view": ask_view.AskRow,
+    "period_view": period_view.PeriodRow,
     "unreadable": unreadable.UnreadableRow,
 }
 

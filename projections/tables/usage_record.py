@@ -1,0 +1,89 @@
+"""`usage_record`: what runs used and cost, in each hour of the clock and at their end. Rows are only ever added."""
+
+from datetime import datetime
+from typing import Final, NamedTuple
+
+import msgspec
+
+from events.base import START, AccountId, JobId, Position, RunId, TeamId
+from runtime.postgres import Connection, Pool
+
+WRITE: Final = """
+INSERT INTO usage_record SELECT * FROM json_populate_recordset(NULL::usage_record, $1::json)
+ON CONFLICT (usage_id) DO NOTHING
+"""
+COLUMNS: Final = """
+SELECT usage_id, account, entry, run_id, job_id, team, gpu_type, gpu_us, amount_micro, nano_per_gpu_hour, began, ended,
+       corrects, cause, prices, counted_at, month, at, position, event_id
+FROM live.usage_record
+"""
+IN_ORDER: Final = f"{COLUMNS} WHERE position > $1 ORDER BY position LIMIT $2"  # of the constant above
+OF_MONTH: Final = f"{COLUMNS} WHERE month = $3 AND position > $1 ORDER BY position LIMIT $2"  # likewise
+OF_ACCOUNT: Final = f"{COLUMNS} WHERE account = $3 AND month = $4 AND position > $1 ORDER BY position LIMIT $2"
+OF_RUN: Final = f"{COLUMNS} WHERE usage_id > $1 || '-' AND usage_id < $1 || '.' ORDER BY position"  # '.' follows '-'
+TOTALS: Final = """
+SELECT account, team, gpu_type, count(*), sum(gpu_us)::bigint, sum(amount_micro)::bigint FROM live.usage_record
+WHERE month = $1 GROUP BY account, team, gpu_type ORDER BY account, team COLLATE "C", gpu_type COLLATE "C"
+"""
+PAGE_MAX: Final = 10_000
+
+
+class UsageRow(msgspec.Struct, gc=False):
+    """A record of use."""
+
+    usage_id: str  # "<run>-<number>"
+    account: AccountId
+    entry: int
+    run_id: RunId
+    job_id: JobId
+    team: TeamId
+    gpu_type: str
+    gpu_us: int  # GPU-microseconds; less than 0 in a correction
+    amount_micro: int
+    nano_per_gpu_hour: int
+    began: datetime
+    ended: datetime  # exclusive
+    corrects: bool
+    cause: str  # of a correction
+    prices: Position  # of the document that its price is from
+    counted_at: datetime  # its CloudEvents time: when it began; of a correction, when that was made
+    month: str  # "2026-11", of UTC: the one that it counts in, that of `counted_at`
+    at: datetime  # when it was stored
+    position: Position
+    event_id: str  # CloudEvents id
+
+
+class Used(NamedTuple):
+    """What an account's team used of a GPU type."""
+
+    account: AccountId
+    team: TeamId
+    gpu_type: str
+    records: int
+    gpu_us: int
+    amount_micro: int
+
+
+async def usage(
+    db: Pool | Connection,
+    *,
+    month: str | None = None,
+    account: str | None = None,
+    after: Position = START,
+    limit: int = 1000,
+) -> list[UsageRow]:
+    """Up to `limit` records in log order, after the one at position `after`: all, of a month, or of an account in a month."""
+    assert account is None or month is not None, "an account's records are looked up by month"
+    arguments = [value for value in (account, month) if value is not None]
+    query = IN_ORDER if month is None else OF_MONTH if account is None else OF_ACCOUNT
+    return [UsageRow(*record) for record in await db.fetch(query, after, min(limit, PAGE_MAX), *arguments)]
+
+
+async def usage_of(db: Pool | Connection, run_id: RunId) -> list[UsageRow]:
+    """The records of a run, in log order."""
+    return [UsageRow(*record) for record in await db.fetch(OF_RUN, run_id)]
+
+
+async def totals(db: Pool | Connection, month: str) -> list[Used]:
+    """What each account's teams used in a month, by GPU type."""
+    return [Used(*record) for record in await db.fetch(TOTALS, month)]

@@ -78,8 +78,8 @@ class Log(Reader, Protocol):
     async def record(self, facts: Sequence[Event]) -> Position:
         """The position of the last of `facts`, now in the log in one batch; they are consecutive.
 
-        Facts assume nothing, except that a `JobSubmitted` is the first record of its subject, and that the last one
-        there is what a `StandingDocument` replaces.
+        Facts assume nothing, except that one with a key (`events.keyed`) is the first record of its subject, and that
+        the last one there is what a `StandingDocument` replaces.
         Raises `Conflict` when one of those is not, or `Unknown` when no answer came.
         """
         ...

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from events.base import HEAD, Event, Position, StandingDocument, chapter_of, sequence_of
 from events.codec import Codec, Stamp
-from events.job import JobSubmitted
+from events.keyed import Keyed
 from events.log.port import BATCH_MAX, Conflict
 from events.subjects import Subjects, family_subject
 
@@ -47,7 +47,7 @@ class Pen(NamedTuple):
         seen: set[str] = set()
         for n, fact in enumerate(facts):
             subject = writings[n].subject
-            if isinstance(fact, JobSubmitted):
+            if isinstance(fact, Keyed):
                 if subject in seen:
                     raise Conflict(f"{subject} is not new in its own batch.", code="log_submitted_late")
                 writings[n] = writings[n]._replace(expected=0)

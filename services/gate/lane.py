@@ -1,18 +1,19 @@
 """Groups what many callers record into one append at a time, and answers each with its own position."""
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from events.ask import Accepted, Answer, RefusalCode, Refused
-from events.base import START, Event, JobId, Position, Recorded, StandingDocument, spelled
-from events.job import JobSubmitted
+from events.base import START, Event, Position, Recorded, StandingDocument, spelled
+from events.keyed import Keyed
 from events.log.port import Conflict, Log, Unknown
 from events.subjects import family_subject
 from runtime.logging import get_logger
+from services.gate.keys import Keys, answer_over, ask_id_in, job_id_in
 
 logger = get_logger(__name__)
 
@@ -20,7 +21,6 @@ GROUP_MAX: Final = 1_000  # facts in one append
 GROUP_BYTES_MAX: Final = 8 << 20
 WAITING_MAX: Final = 20_000  # facts that wait for their append
 WAITING_BYTES_MAX: Final = 64 << 20
-KNOWN_MAX: Final = 50_000  # submissions whose repeat is answered without asking the log
 ATTEMPTS_MAX: Final = 8  # appends tried for one group, each without those that turned out to be repeats
 BACKOFF_S: Final = 0.02  # doubled with each attempt that met another writer and no repeat, up to `BACKOFF_MAX_S`
 BACKOFF_MAX_S: Final = 0.2
@@ -50,14 +50,6 @@ NO_ANSWER: Final = Refused(
 )
 
 
-class Standing(NamedTuple):
-    """What a key stands for in the log."""
-
-    key: str
-    request_hash: str
-    position: Position
-
-
 @dataclass
 class Counts:
     """What a lane has done since it was made, for metrics."""
@@ -76,7 +68,7 @@ class Entry:
         self.facts = tuple(facts)
         self.size = size
         first = self.facts[0]
-        self.submitted = first if isinstance(first, JobSubmitted) else None
+        self.keyed = first if isinstance(first, Keyed) else None
         self.document = first if isinstance(first, StandingDocument) else None
         self.outcome: Answer = NO_ANSWER
         self._answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -109,7 +101,7 @@ class Lane:
         self.counts = Counts()
         self._filled = asyncio.Event()
         self._open = True
-        self._known: OrderedDict[JobId, Standing] = OrderedDict()
+        self._keys = Keys()
         self._reached = Position(0)  # of its last append
 
     async def record(self, facts: Sequence[Event], *, size: int) -> Answer:
@@ -157,21 +149,22 @@ class Lane:
 
     async def _settle(self, group: Sequence[Entry]) -> None:
         """Every entry of the group has its answer. Of several with one key the first is recorded, the others compared."""
-        firsts: dict[JobId, Entry] = {}
+        firsts: dict[str, Entry] = {}
         recorded: list[Entry] = []
         twins: list[tuple[Entry, Entry]] = []  # each with the first of its key
         for entry in group:
-            if entry.submitted is not None:
-                if self._answer_known(entry):
+            if entry.keyed is not None:
+                if self._answer_known(entry, entry.keyed):
                     continue
-                first = firsts.setdefault(entry.submitted.job_id, entry)
+                first = firsts.setdefault(family_subject(entry.keyed), entry)
                 if first is not entry:
                     twins.append((entry, first))
                     continue
             recorded.append(entry)
         await self._append(recorded)
         for twin, first in twins:
-            if not self._answer_known(twin):
+            assert twin.keyed is not None
+            if not self._answer_known(twin, twin.keyed):
                 twin.settle(first.outcome)
 
     async def _append(self, entries: list[Entry]) -> None:
@@ -237,43 +230,34 @@ class Lane:
         position = last - sum(len(entry.facts) for entry in entries)
         for entry in entries:
             position += len(entry.facts)
-            job_id: JobId = getattr(entry.facts[-1], "job_id", JobId(""))
-            if entry.submitted is not None:
-                self._learn(entry.submitted, Position(position))
-            entry.settle(Accepted(position=Position(position), job_id=job_id))
+            fact = entry.facts[-1]
+            if entry.keyed is not None:
+                self._keys.learn(entry.keyed, Position(position))
+            entry.settle(Accepted(position=Position(position), job_id=job_id_in(fact), ask_id=ask_id_in(fact)))
 
-    def _learn(self, submitted: JobSubmitted, position: Position) -> None:
-        self._known[submitted.job_id] = Standing(submitted.key, submitted.request_hash, position)
-        self._known.move_to_end(submitted.job_id)
-        while len(self._known) > KNOWN_MAX:
-            self._known.popitem(last=False)
-
-    def _answer_known(self, entry: Entry) -> bool:
-        """Whether the entry repeats a submission that this lane knows, and so was answered."""
-        assert entry.submitted is not None
-        standing = self._known.get(entry.submitted.job_id)
-        if standing is not None:
-            entry.settle(compared(entry.submitted, standing))
-        return standing is not None
+    def _answer_known(self, entry: Entry, keyed: Keyed) -> bool:
+        """Whether the entry repeats what this lane knows, and so was answered."""
+        answer = self._keys.answer(keyed)
+        if answer is not None:
+            entry.settle(answer)
+        return answer is not None
 
     async def _answer_repeats(self, entries: Iterable[Entry]) -> None:
-        """Answer every submission whose subject has a record already, every document over one that no longer holds."""
+        """Answer all whose key has a record already, and every document over one that no longer holds."""
         gate = asyncio.Semaphore(LOOKUPS_MAX)
 
-        async def look_up(entry: Entry, submitted: JobSubmitted) -> None:
+        async def look_up(entry: Entry, keyed: Keyed) -> None:
             async with gate:
                 try:
-                    first = await self._log.first(family_subject(submitted))
+                    first = await self._log.first(family_subject(keyed))
                 except Unknown:
                     entry.settle(NO_ANSWER)
                     return
             if first is None:
                 return
-            if not isinstance(first.event, JobSubmitted):
-                entry.settle(_occupied(submitted))
-                return
-            self._learn(first.event, first.position)
-            self._answer_known(entry)
+            if isinstance(first.event, Keyed):
+                self._keys.learn(first.event, first.position)
+            entry.settle(answer_over(keyed, first))
 
         async def look_at(entry: Entry, document: StandingDocument) -> None:
             try:
@@ -286,15 +270,15 @@ class Lane:
 
         async with asyncio.TaskGroup() as group:
             for entry in entries:
-                if entry.submitted is not None:
-                    group.create_task(look_up(entry, entry.submitted))
+                if entry.keyed is not None:
+                    group.create_task(look_up(entry, entry.keyed))
                 elif entry.document is not None and entry.document.replaces is not None:
                     group.create_task(look_at(entry, entry.document))
 
     async def _found(self, fact: Event) -> Position:
         """Where the log has this very fact, looked for during `RESOLVE_S`; 0 where it was not seen."""
         subject = family_subject(fact)
-        look = self._log.first if isinstance(fact, JobSubmitted) else self._log.last
+        look = self._log.first if isinstance(fact, Keyed) else self._log.last
         with suppress(TimeoutError):
             async with asyncio.timeout(RESOLVE_S):
                 while True:
@@ -304,18 +288,6 @@ class Lane:
                             return seen.position
                     await asyncio.sleep(RESOLVE_EVERY_S)
         return Position(0)
-
-
-def compared(submitted: JobSubmitted, standing: Standing) -> Answer:
-    """The answer to a submission under a key that was taken before: the job it stands for, or a conflict."""
-    if (standing.key, standing.request_hash) == (submitted.key, submitted.request_hash):
-        return Accepted(position=standing.position, job_id=submitted.job_id, repeated=True)
-    return Refused(
-        code=RefusalCode.CONFLICT,
-        message=f"key: {submitted.key!r} stands for job {submitted.job_id}, whose spec is another one",
-        hint="use a new key for a new job, or send the spec of the first ask",
-        job_id=submitted.job_id,
-    )
 
 
 def moved(document: StandingDocument, held: Recorded | None) -> Refused:
@@ -331,15 +303,6 @@ def moved(document: StandingDocument, held: Recorded | None) -> Refused:
         message=f"{name}: not the document that this was made from: {told}; nothing was written",
         hint=f"look at what holds, and set the {name} again over that",
         position=held.position if held else START,
-    )
-
-
-def _occupied(submitted: JobSubmitted) -> Refused:
-    return Refused(
-        code=RefusalCode.CONFLICT,
-        message=f"key: the record of job {submitted.job_id} cannot be read by this version",
-        hint="use another key, and tell the operator: the log has a record that is not the gate's",
-        job_id=submitted.job_id,
     )
 
 

@@ -8,7 +8,20 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Final, cast
 
-from events.base import START, Event, JobId, NodeEpoch, NodeId, Position, Recorded, RunId, Stretch, TeamId
+from events.base import (
+    START,
+    AccountId,
+    AskId,
+    Event,
+    JobId,
+    NodeEpoch,
+    NodeId,
+    Position,
+    Recorded,
+    RunId,
+    Stretch,
+    TeamId,
+)
 from events.head import LeadershipTaken, LogFounded, RoundDecided
 from events.job import JobAdmitted, JobCancelRequested, JobSpec, JobSubmitted
 from events.log.append import JetStreamLog
@@ -19,6 +32,7 @@ from events.log.wire import WireReader
 from events.node import ShareStarted
 from events.policy import PolicySet
 from events.queues import QueuesSet
+from events.teller import GrantAsked
 from runtime.nats import Connection, Login, connect
 
 NOW: Final = datetime(2026, 3, 14, 15, 9, 26, tzinfo=UTC)
@@ -58,6 +72,13 @@ def submitted(job: str) -> JobSubmitted:
         spec=JobSpec(name="x", command=("true",), gpus=1),
         key=job,
         request_hash="0",
+    )
+
+
+def grant(ask: str) -> GrantAsked:
+    """Credits asked for, for the first time."""
+    return GrantAsked(
+        at=NOW, account=AccountId("red"), ask_id=AskId(ask), key=ask, request_hash="0", amount_micro=1_000_000
     )
 
 

@@ -10,7 +10,19 @@ from events.codec import Codec, Stamp
 from events.head import LogFounded
 from events.job import JobSubmitted
 from events.log.port import BATCH_MAX, QUIET_S, STRETCH_MAX, Broken, Conflict
-from tests.events.log.rigs import Rig, cancel, decided, following, policy, queues, read_to, started, submitted, taken
+from tests.events.log.rigs import (
+    Rig,
+    cancel,
+    decided,
+    following,
+    grant,
+    policy,
+    queues,
+    read_to,
+    started,
+    submitted,
+    taken,
+)
 
 FIRST = position_of(1, 1)
 
@@ -78,6 +90,18 @@ async def test_a_job_is_submitted_once(rig: Rig) -> None:
 
     assert await rig.log.end() == end
     assert await rig.log.record([submitted("j3"), cancel("j3")]) == end + 2
+
+
+async def test_a_key_of_an_account_is_taken_once(rig: Rig) -> None:
+    """As a job's: nothing of a batch is written in which one is used again."""
+    end = await rig.log.record([grant("a1"), submitted("j1"), grant("a2")])
+
+    for facts in ([grant("a1")], [submitted("j2"), grant("a2")], [grant("a3"), grant("a3")]):
+        with pytest.raises(Conflict):
+            await rig.log.record(facts)
+
+    assert await rig.log.end() == end
+    assert await rig.log.record([grant("a3"), submitted("j2")]) == end + 2
 
 
 async def test_of_many_who_submit_one_job_one_does(rig: Rig) -> None:

@@ -8,9 +8,11 @@ from functools import cache
 from typing import Any, Final
 
 from events.base import (
+    CREDIT,
     FLEET,
     HEAD,
     JOB,
+    PERIOD,
     SLOTS_MAX,
     START,
     NodeId,
@@ -40,12 +42,14 @@ from events.job import (
 from events.node import GpusFoundClean, GpusReleased, NodeDescribed, NodeJoined
 from projections.cluster.audit.aside import ASIDE_READERS
 from projections.cluster.audit.books import Books, Finding, Gpu, JobBook, NodeBook, slots_of
+from projections.cluster.audit.credit import CREDIT_READERS
 from projections.cluster.audit.gangs import gang_faults
+from projections.cluster.audit.usage import USAGE_READERS
 
 __all__ = ["Finding", "audit"]
 
 ENDS: Final = (JobRejected, JobSucceeded, JobFailed, JobCancelled, JobTimedOut)
-CONTROL: Final = (JOB, FLEET, HEAD)
+CONTROL: Final = (JOB, FLEET, HEAD, CREDIT, PERIOD)
 
 
 def audit(records: Iterable[Recorded]) -> list[Finding]:
@@ -62,7 +66,7 @@ def audit(records: Iterable[Recorded]) -> list[Finding]:
 
 @cache
 def _readers(kind: type) -> tuple[Callable[[Books, Recorded, Any], None], ...]:
-    return tuple(read for kinds, read in (*READERS.items(), *ASIDE_READERS.items()) if issubclass(kind, kinds))
+    return tuple(read for kinds, read in ALL_READERS if issubclass(kind, kinds))
 
 
 def _order(books: Books, recorded: Recorded) -> None:
@@ -268,3 +272,4 @@ READERS: Final[dict[Any, Callable[[Books, Recorded, Any], None]]] = {  # in this
     NodeLost: _lost,
     GpusFoundClean: _found_clean,
 }
+ALL_READERS: Final = [*READERS.items(), *ASIDE_READERS.items(), *USAGE_READERS.items(), *CREDIT_READERS.items()]

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from events.base import START, JobId, NodeId, Position, Recorded, RunId
 from events.job import JobSpec, NodeShare
+from projections.cluster.audit.purses import CreditBooks
 
 
 class Finding(NamedTuple):
@@ -76,6 +77,7 @@ class Books:
     moves: set[RunId] = field(default_factory=set)  # of these, the runs that have a new place
     ending: set[RunId] = field(default_factory=set)  # told to stop
     quiet: dict[RunId, set[NodeId]] = field(default_factory=dict)  # where all ranks of a run have ended
+    credit: CreditBooks = field(default_factory=CreditBooks)
 
     def find(self, recorded: Recorded, law: str, message: str) -> None:
         """Note what must not be."""

@@ -1,0 +1,199 @@
+"""The auditor's books of credits: accounts, reservations with what their runs used, and the documents of the time."""
+
+from bisect import bisect_right
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from fractions import Fraction
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from events.accounts import AccountsSet
+from events.base import START, AccountId, AskId, JobId, NodeEpoch, NodeId, Position, Recorded, RunId, TeamId
+from events.credit import CreditReserved, EndedAs, RefundCause
+from events.job import StopCause
+from events.policy import PolicySet
+from events.prices import PricesSet
+from events.queues import QueuesSet
+from events.teller import AdjustmentAsked, GrantAsked
+
+T = TypeVar("T")
+US: Final = timedelta(microseconds=1)
+NANO_US: Final = 3_600 * 10**6 * 10**3  # a GPU-hour in GPU-microseconds, times the nano-credits of a micro-credit
+
+
+@dataclass
+class Purse:
+    """An account as the auditor has it: sums of what its entries say, whatever they ought to say."""
+
+    entry: int = 0
+    granted: int = 0
+    adjusted: int = 0
+    committed: int = 0
+    reserved: int = 0  # with renewals, less what was committed and refunded
+    reservations: int = 0  # that are not resolved
+    closed: bool = False
+    sums: Counter[str] = field(default_factory=Counter)  # of each kind of entry
+    balances: int = 0  # the balances after each entry, added up
+    used_us: int = 0  # by its usage records
+
+    @property
+    def balance(self) -> int:
+        """What is available, without any overdraft."""
+        return self.granted + self.adjusted - self.committed - self.reserved
+
+
+class Gone(NamedTuple):
+    """GPUs of a run that no longer count."""
+
+    until: datetime
+    gpus: int
+    learned: Position
+    told: bool  # only then: they counted, as far as anybody knew, beyond `until`
+
+
+class Over(NamedTuple):
+    """How what a reservation was for ended."""
+
+    outcome: EndedAs
+    used_us: int
+    began: datetime | None
+    ended: datetime
+
+
+@dataclass
+class Charge:
+    """A reservation that is not resolved, and what its run uses."""
+
+    reserved: CreditReserved
+    covers_s: int
+    amount_micro: int  # with renewals
+    committed_micro: int = -1  # -1: not yet
+    charged_us: int = 0  # by that
+    uncovered_micro: int = 0
+    uncovered_here: bool = False  # the account bears that
+    refunded: Counter[RefundCause] = field(default_factory=Counter)
+    waived_us: int = 0  # as refunds say
+    recorded_us: int = 0
+    recorded_micro: int = 0
+    recorded_until: datetime | None = None
+    records: int = 0
+    # What its run uses, from the run's own records.
+    placed: bool = False
+    gpu_type: str = ""
+    gpus: int = 0
+    renews: bool = False
+    shares: dict[NodeId, NodeEpoch] = field(default_factory=dict)  # where it is, and in which lives
+    to_start: set[NodeId] = field(default_factory=set)
+    since: datetime | None = None
+    counting: int = 0
+    gone: list[Gone] = field(default_factory=list)
+    saved: int = -1
+    saved_us: int = 0
+    stopping: StopCause | None = None
+    witnesses: set[str] = field(default_factory=set)  # ids of records that may prove how it ended
+    over: Over | None = None
+
+    @property
+    def rest(self) -> int:
+        """What is neither committed nor refunded."""
+        return self.amount_micro - max(0, self.committed_micro) - self.refunded.total()
+
+    @property
+    def nano(self) -> int:
+        """Its rate: of its type, or the dearest where it has none for that."""
+        rates = {rate.gpu_type: rate.nano_per_gpu_hour for rate in self.reserved.rates}
+        return rates.get(self.gpu_type, max(rates.values(), default=0))
+
+    def leave(self, gpus: int, until: datetime, recorded: Recorded) -> None:
+        """So many of its GPUs count until then, and no longer."""
+        self.counting -= gpus
+        if gpus and self.since is not None:
+            self.gone.append(Gone(max(until, self.since), gpus, recorded.position, until != recorded.at))
+
+    def used_us(self, at: datetime, *, decided_at: Position | None = None) -> int:
+        """GPU-microseconds up to a time. `decided_at`: the most that could be thought then, or before all was told."""
+        if self.since is None:
+            return 0
+        total = self.counting * self._stepped_us(at)
+        for one in self.gone:
+            sure = decided_at is None or (one.learned <= decided_at and not one.told)
+            total += one.gpus * self._stepped_us(min(one.until, at) if sure else at)
+        return total
+
+    def _stepped_us(self, until: datetime) -> int:
+        assert self.since is not None
+        step_us, time_us = self.reserved.step_s * 1_000_000, max(0, (until - self.since) // US)
+        return time_us if not step_us else (time_us + step_us - 1) // step_us * step_us
+
+
+def cost(gpu_us: int, nano_per_gpu_hour: int) -> int:
+    """Micro-credits, to the nearest; of two equally near the even one, which is how a fraction rounds."""
+    return round(Fraction(gpu_us * nano_per_gpu_hour, NANO_US))
+
+
+class Debt(NamedTuple):
+    """An entry of an account that is still owed, or may still be given back."""
+
+    account: AccountId
+    entry: int
+
+
+class Ask(NamedTuple):
+    """What an operator asked and nobody answered."""
+
+    asked: GrantAsked | AdjustmentAsked
+    position: Position
+
+
+class Admitted(NamedTuple):
+    """A job that was admitted just now, and who pays for it."""
+
+    position: Position
+    job_id: JobId
+    account: AccountId | None
+
+
+class Versions(Generic[T]):
+    """A standing document with those before it."""
+
+    def __init__(self, first: T) -> None:
+        self._positions: list[Position] = [START]
+        self._all: list[T] = [first]
+
+    def put(self, position: Position, document: T) -> None:
+        """It holds from here on."""
+        self._positions.append(position)
+        self._all.append(document)
+
+    def at(self, decided_at: Position) -> T:
+        """The one that held when something was decided."""
+        return self._all[bisect_right(self._positions, decided_at) - 1]
+
+    def position(self, decided_at: Position) -> Position:
+        """Where that was set."""
+        return self._positions[bisect_right(self._positions, decided_at) - 1]
+
+
+AGES_AGO: Final = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
+
+
+@dataclass
+class CreditBooks:
+    """All that the auditor knows of credits."""
+
+    accounts: Versions[AccountsSet] = field(default_factory=lambda: Versions(AccountsSet(at=AGES_AGO)))
+    prices: Versions[PricesSet] = field(default_factory=lambda: Versions(PricesSet(at=AGES_AGO)))
+    policies: Versions[PolicySet] = field(default_factory=lambda: Versions(PolicySet(at=AGES_AGO)))
+    queues: Versions[QueuesSet] = field(default_factory=lambda: Versions(QueuesSet(at=AGES_AGO, queues=())))
+    purses: dict[AccountId, Purse] = field(default_factory=dict)
+    charges: dict[RunId, Charge] = field(default_factory=dict)  # that are not resolved
+    waiting: dict[JobId, RunId] = field(default_factory=dict)  # of jobs that have no GPUs yet
+    here: dict[NodeId, dict[RunId, int]] = field(default_factory=dict)  # slots of charged runs on living nodes
+    lives: dict[NodeId, NodeEpoch] = field(default_factory=dict)
+    silent: dict[NodeId, datetime] = field(default_factory=dict)  # suspects, and when they were heard last
+    asks: dict[AskId, Ask] = field(default_factory=dict)
+    debts: dict[Debt, int] = field(default_factory=dict)
+    commits: dict[Debt, int] = field(default_factory=dict)  # what may still be given back of each
+    month: str = ""  # the last that is closed
+    admitted: Admitted | None = None  # by the record before
+    payers: dict[tuple[Position, Position, TeamId, str], AccountId | None] = field(default_factory=dict)  # known ones

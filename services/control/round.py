@@ -14,12 +14,13 @@ from projections.cluster.state import Cluster
 from projections.cluster.tick import Tick
 from services.admission.decide import decide as admission
 from services.health.decide import decide as health
+from services.ledger.decide import decide as ledger
 from services.lifecycle.decide import decide as lifecycle
 from services.scheduler.decide import decide as scheduler
 
 Decider = Callable[[Cluster, Tick], list[Event]]
 
-DECIDERS: Final[tuple[Decider, ...]] = (lifecycle, health, admission, scheduler)  # in this order
+DECIDERS: Final[tuple[Decider, ...]] = (lifecycle, health, ledger, admission, scheduler)  # in this order
 PASSED_OVER_MAX: Final = 200  # lines in one decision record, the largest groups first: well below 64 KiB
 
 

@@ -21,6 +21,7 @@ class Book(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     committed: int = 0
     reserved: int = 0  # for runs that are not settled
     reservations: int = 0  # how many these are
+    owed: int = 0  # what was used uncovered, is its to bear, and was not taken from it yet
     closed: bool = False  # for ever
 
     @property

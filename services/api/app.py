@@ -16,6 +16,7 @@ from runtime.fault import Fault
 from runtime.logging import get_logger
 from services.api import (
     cordon,
+    credit_asks,
     credits,  # noqa: A004  # hides a word that only a prompt needs
     events,
     fleet,
@@ -45,6 +46,7 @@ ROUTES: Final = (  # in the order of the page at /docs
     events,
     standing,
     credits,
+    credit_asks,
     cordon,
     fleet,
     health,

@@ -44,9 +44,11 @@ from projections.cluster.audit.aside import ASIDE_READERS
 from projections.cluster.audit.books import Books, Finding, Gpu, JobBook, NodeBook, slots_of
 from projections.cluster.audit.credit import CREDIT_READERS
 from projections.cluster.audit.gangs import gang_faults
+from projections.cluster.audit.reserving import RESERVING_READERS, before_reading
+from projections.cluster.audit.settling import SETTLING_READERS
 from projections.cluster.audit.usage import USAGE_READERS
 
-__all__ = ["Finding", "audit"]
+__all__ = ["Finding", "audit", "read"]
 
 ENDS: Final = (JobRejected, JobSucceeded, JobFailed, JobCancelled, JobTimedOut)
 CONTROL: Final = (JOB, FLEET, HEAD, CREDIT, PERIOD)
@@ -56,17 +58,24 @@ def audit(records: Iterable[Recorded]) -> list[Finding]:
     """All that is wrong with a log, read from its first record; empty for a good one."""
     books = Books()
     for recorded in records:
-        _order(books, recorded)
-        _leadership(books, recorded)
-        for read in _readers(type(recorded.event)):
-            read(books, recorded, recorded.event)
-        books.position, books.at = recorded.position, recorded.at
+        read(books, recorded)
+    before_reading(books, None)
     return books.findings
+
+
+def read(books: Books, recorded: Recorded) -> None:
+    """The next record is in the books, with what is wrong with it."""
+    before_reading(books, recorded)
+    _order(books, recorded)
+    _leadership(books, recorded)
+    for reader in _readers(type(recorded.event)):
+        reader(books, recorded, recorded.event)
+    books.position, books.at = recorded.position, recorded.at
 
 
 @cache
 def _readers(kind: type) -> tuple[Callable[[Books, Recorded, Any], None], ...]:
-    return tuple(read for kinds, read in ALL_READERS if issubclass(kind, kinds))
+    return tuple(reader for kinds, reader in ALL_READERS if issubclass(kind, kinds))
 
 
 def _order(books: Books, recorded: Recorded) -> None:
@@ -272,4 +281,8 @@ READERS: Final[dict[Any, Callable[[Books, Recorded, Any], None]]] = {  # in this
     NodeLost: _lost,
     GpusFoundClean: _found_clean,
 }
-ALL_READERS: Final = [*READERS.items(), *ASIDE_READERS.items(), *USAGE_READERS.items(), *CREDIT_READERS.items()]
+ALL_READERS: Final = [
+    pair
+    for readers in (READERS, ASIDE_READERS, CREDIT_READERS, RESERVING_READERS, USAGE_READERS, SETTLING_READERS)
+    for pair in readers.items()
+]

@@ -9,7 +9,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from events.accounts import AccountsSet
 from events.base import START, AccountId, AskId, JobId, NodeEpoch, NodeId, Position, Recorded, RunId, TeamId
-from events.credit import CreditReserved, EndedAs, RefundCause
+from events.credit import CreditEvent, CreditReserved, EndedAs, RefundCause
 from events.job import StopCause
 from events.policy import PolicySet
 from events.prices import PricesSet
@@ -18,6 +18,7 @@ from events.teller import AdjustmentAsked, GrantAsked
 
 T = TypeVar("T")
 US: Final = timedelta(microseconds=1)
+SECOND: Final = 1_000_000  # microseconds
 NANO_US: Final = 3_600 * 10**6 * 10**3  # a GPU-hour in GPU-microseconds, times the nano-credits of a micro-credit
 
 
@@ -32,8 +33,6 @@ class Purse:
     reserved: int = 0  # with renewals, less what was committed and refunded
     reservations: int = 0  # that are not resolved
     closed: bool = False
-    sums: Counter[str] = field(default_factory=Counter)  # of each kind of entry
-    balances: int = 0  # the balances after each entry, added up
     used_us: int = 0  # by its usage records
 
     @property
@@ -72,11 +71,11 @@ class Charge:
     uncovered_micro: int = 0
     uncovered_here: bool = False  # the account bears that
     refunded: Counter[RefundCause] = field(default_factory=Counter)
-    waived_us: int = 0  # as refunds say
     recorded_us: int = 0
     recorded_micro: int = 0
     recorded_until: datetime | None = None
     records: int = 0
+    corrected: bool = False
     # What its run uses, from the run's own records.
     placed: bool = False
     gpu_type: str = ""
@@ -120,15 +119,41 @@ class Charge:
             total += one.gpus * self._stepped_us(min(one.until, at) if sure else at)
         return total
 
+    @property
+    def needs_micro(self) -> int:
+        """What all its GPUs cost for as long as is covered."""
+        return cost(self.gpus * stepped(self.covers_s * SECOND, self.reserved.step_s), self.nano)
+
+    @property
+    def covered_until(self) -> datetime | None:
+        """Until when what is reserved lasts."""
+        return self.since + timedelta(seconds=self.covers_s) if self.since is not None else None
+
+    def is_of(self, e: CreditEvent) -> bool:
+        """Whether an entry that names its run is about this reservation in every other way too."""
+        said = (e.account, getattr(e, "job_id", ""), getattr(e, "reservation", self.reserved.entry))
+        return said == (self.reserved.account, self.reserved.job_id, self.reserved.entry)
+
     def _stepped_us(self, until: datetime) -> int:
         assert self.since is not None
-        step_us, time_us = self.reserved.step_s * 1_000_000, max(0, (until - self.since) // US)
-        return time_us if not step_us else (time_us + step_us - 1) // step_us * step_us
+        return stepped((until - self.since) // US, self.reserved.step_s)
 
 
 def cost(gpu_us: int, nano_per_gpu_hour: int) -> int:
     """Micro-credits, to the nearest; of two equally near the even one, which is how a fraction rounds."""
     return round(Fraction(gpu_us * nano_per_gpu_hour, NANO_US))
+
+
+def stepped(time_us: int, step_s: int) -> int:
+    """So much time, in whole steps; begun ones count whole."""
+    time_us, step_us = max(0, time_us), step_s * SECOND
+    return time_us if not step_us else (time_us + step_us - 1) // step_us * step_us
+
+
+def name_of(e: CreditEvent) -> str:
+    """How findings name an entry."""
+    run = f" for {run_id}" if (run_id := getattr(e, "run_id", "")) else ""
+    return f"{type(e).__name__}, entry {e.entry} of {e.account}{run}"
 
 
 class Debt(NamedTuple):
@@ -138,19 +163,22 @@ class Debt(NamedTuple):
     entry: int
 
 
-class Ask(NamedTuple):
-    """What an operator asked and nobody answered."""
-
-    asked: GrantAsked | AdjustmentAsked
-    position: Position
-
-
 class Admitted(NamedTuple):
     """A job that was admitted just now, and who pays for it."""
 
     position: Position
     job_id: JobId
+    team: TeamId
     account: AccountId | None
+
+
+class Payer(NamedTuple):
+    """What who pays depends on: the documents of accounts and queues, the team, and what the job names."""
+
+    accounts: Position
+    queues: Position
+    team: TeamId
+    named: str
 
 
 class Versions(Generic[T]):
@@ -191,9 +219,9 @@ class CreditBooks:
     here: dict[NodeId, dict[RunId, int]] = field(default_factory=dict)  # slots of charged runs on living nodes
     lives: dict[NodeId, NodeEpoch] = field(default_factory=dict)
     silent: dict[NodeId, datetime] = field(default_factory=dict)  # suspects, and when they were heard last
-    asks: dict[AskId, Ask] = field(default_factory=dict)
+    asks: dict[AskId, GrantAsked | AdjustmentAsked] = field(default_factory=dict)
     debts: dict[Debt, int] = field(default_factory=dict)
     commits: dict[Debt, int] = field(default_factory=dict)  # what may still be given back of each
     month: str = ""  # the last that is closed
     admitted: Admitted | None = None  # by the record before
-    payers: dict[tuple[Position, Position, TeamId, str], AccountId | None] = field(default_factory=dict)  # known ones
+    payers: dict[Payer, AccountId | None] = field(default_factory=dict)  # known ones

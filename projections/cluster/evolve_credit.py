@@ -19,6 +19,7 @@ from events.credit import (
     CreditRenewed,
     CreditReserved,
     CreditsRunningOut,
+    EndedAs,
     UsageRecorded,
     UsageUncovered,
 )
@@ -28,6 +29,7 @@ from events.prices import PricesSet
 from events.teller import AdjustmentAsked, GrantAsked
 from projections.cluster.credit.book import Bill, Book
 from projections.cluster.credit.keep import drop_bill, put_bill
+from projections.cluster.credit.months import is_month, month_after
 from projections.cluster.credit.payers import Payers
 from projections.cluster.credit.state import Entry
 from projections.cluster.job import JobState
@@ -35,10 +37,13 @@ from projections.cluster.state import Cluster
 
 
 def _accounts_set(cluster: Cluster, e: AccountsSet, recorded: Recorded) -> None:
-    cluster.credits.payers, cluster.credits.payers_position = Payers(e), recorded.position
+    """An account that is closed stays so, though the document may say otherwise."""
+    books = cluster.credits.books
     for account in e.accounts:
-        if account.name not in cluster.credits.books:
-            cluster.credits.books[account.name] = Book(account=account.name)
+        if account.name not in books:
+            books[account.name] = Book(account=account.name)
+    closed = {account.name for account in e.accounts if books[account.name].closed}
+    cluster.credits.payers, cluster.credits.payers_position = Payers(e, closed=closed), recorded.position
 
 
 def _prices_set(cluster: Cluster, e: PricesSet, recorded: Recorded) -> None:
@@ -47,8 +52,9 @@ def _prices_set(cluster: Cluster, e: PricesSet, recorded: Recorded) -> None:
 
 def _asked(cluster: Cluster, e: GrantAsked | AdjustmentAsked, recorded: Recorded) -> None:
     book = cluster.credits.books.get(e.account)
-    if book is not None and not book.closed:  # else the gate saw an account that is closed by now
-        cluster.credits.asked[e.ask_id] = e
+    if book is None or book.closed or e.ask_id in cluster.credits.asked:
+        return  # the gate saw an account that is closed by now; or an administrator wrote it twice
+    cluster.credits.asked[e.ask_id] = e
 
 
 def _opened(cluster: Cluster, e: CreditEvent) -> Book:
@@ -59,38 +65,71 @@ def _opened(cluster: Cluster, e: CreditEvent) -> Book:
     return book
 
 
-def _bill_of(cluster: Cluster, e: CreditCommitted | CreditRefunded | CreditRenewed | UsageRecorded) -> Bill:
+def _bill_of(
+    cluster: Cluster,
+    e: CreditCommitted | CreditRefunded | CreditRenewed | CreditsRunningOut | UsageRecorded | UsageUncovered,
+) -> Bill:
     """The bill that an entry is about, of the same account and job."""
     bill = cluster.credits.bills[e.run_id]
     assert (bill.account, bill.job_id) == (e.account, e.job_id)
+    if not isinstance(e, UsageRecorded):
+        assert bill.reservation == e.reservation
     return bill
 
 
+def _ask_of(cluster: Cluster, e: CreditGranted | CreditAdjusted | AskRefused) -> GrantAsked | AdjustmentAsked:
+    """The ask that an entry answers, of the same account."""
+    ask = cluster.credits.asked[e.ask_id]
+    assert ask.account == e.account
+    return ask
+
+
 def _granted(cluster: Cluster, e: CreditGranted, recorded: Recorded) -> None:
-    book = _opened(cluster, e)
-    cluster.credits.asked.pop(e.ask_id)
+    book, ask = _opened(cluster, e), _ask_of(cluster, e)
+    assert isinstance(ask, GrantAsked)
+    assert e.amount_micro == ask.amount_micro
+    del cluster.credits.asked[e.ask_id]
     cluster.credits.books[e.account] = replace(book, entry=e.entry, granted=book.granted + e.amount_micro)
 
 
 def _adjusted(cluster: Cluster, e: CreditAdjusted, recorded: Recorded) -> None:
-    book, entry = _opened(cluster, e), Entry(e.account, e.of_entry)
+    book, of = _opened(cluster, e), Entry(e.account, e.of_entry)
+    owed = book.owed
     if e.cause is AdjustCause.UNCOVERED:
-        owed = cluster.credits.debts[entry] + e.amount_micro
-        assert owed >= 0 > e.amount_micro
-        if owed:
-            cluster.credits.debts[entry] = owed
-        else:
-            del cluster.credits.debts[entry]
+        owed += _pay(cluster, of, e.amount_micro)
     else:
-        cluster.credits.asked.pop(e.ask_id)
-    if e.cause is AdjustCause.REFUND:
-        cluster.credits.given_back[entry] = cluster.credits.given_back.get(entry, 0) + e.amount_micro
-    cluster.credits.books[e.account] = replace(book, entry=e.entry, adjusted=book.adjusted + e.amount_micro)
+        ask = _ask_of(cluster, e)
+        assert isinstance(ask, AdjustmentAsked)
+        assert e.amount_micro == ask.amount_micro
+        if e.cause is AdjustCause.REFUND:
+            _give_back(cluster, of, ask)
+        del cluster.credits.asked[e.ask_id]
+    cluster.credits.books[e.account] = replace(book, entry=e.entry, adjusted=book.adjusted + e.amount_micro, owed=owed)
+
+
+def _pay(cluster: Cluster, of: Entry, amount: int) -> int:
+    """A debt is smaller by what was taken from its account, or gone. Returns what was, less than 0."""
+    left = cluster.credits.debts[of] + amount
+    assert left >= 0 > amount
+    if left:
+        cluster.credits.debts[of] = left
+    else:
+        del cluster.credits.debts[of]
+    return amount
+
+
+def _give_back(cluster: Cluster, of: Entry, ask: AdjustmentAsked) -> None:
+    """Of what an entry committed so much more was given back, and never more than all."""
+    assert of.entry == ask.refunds_entry
+    back = cluster.credits.given_back.get(of, 0) + ask.amount_micro
+    assert back <= ask.refunds_micro
+    cluster.credits.given_back[of] = back
 
 
 def _ask_refused(cluster: Cluster, e: AskRefused, recorded: Recorded) -> None:
     book = _opened(cluster, e)
-    cluster.credits.asked.pop(e.ask_id)
+    _ask_of(cluster, e)
+    del cluster.credits.asked[e.ask_id]
     cluster.credits.books[e.account] = replace(book, entry=e.entry)
 
 
@@ -128,7 +167,7 @@ def _reserved(cluster: Cluster, e: CreditReserved, recorded: Recorded) -> None:
 
 def _renewed(cluster: Cluster, e: CreditRenewed, recorded: Recorded) -> None:
     book, bill = _opened(cluster, e), _bill_of(cluster, e)
-    assert (bill.reservation, bill.end) == (e.reservation, None)
+    assert bill.end is None
     cluster.credits.books[e.account] = replace(book, entry=e.entry, reserved=book.reserved + e.amount_micro)
     put_bill(
         cluster,
@@ -142,15 +181,15 @@ def _renewed(cluster: Cluster, e: CreditRenewed, recorded: Recorded) -> None:
 
 
 def _running_out(cluster: Cluster, e: CreditsRunningOut, recorded: Recorded) -> None:
-    book, bill = _opened(cluster, e), cluster.credits.bills[e.run_id]
+    book, bill = _opened(cluster, e), _bill_of(cluster, e)
+    assert bill.end is None
     cluster.credits.books[e.account] = replace(book, entry=e.entry)
     put_bill(cluster, replace(bill, running_out=e.until))
 
 
 def _committed(cluster: Cluster, e: CreditCommitted, recorded: Recorded) -> None:
     book, bill = _opened(cluster, e), _bill_of(cluster, e)
-    assert bill.end is not None
-    assert (bill.reservation, bill.committed) == (e.reservation, False)
+    _assert_unpaid(bill)
     assert e.amount_micro <= bill.reserved_micro
     cluster.credits.books[e.account] = replace(
         book, entry=e.entry, committed=book.committed + e.amount_micro, reserved=book.reserved - e.amount_micro
@@ -158,10 +197,21 @@ def _committed(cluster: Cluster, e: CreditCommitted, recorded: Recorded) -> None
     _resolve(cluster, replace(bill, reserved_micro=bill.reserved_micro - e.amount_micro, committed=True))
 
 
+def _assert_unpaid(bill: Bill) -> None:
+    """Its run was placed and is over, and what that used is not committed yet."""
+    assert bill.end is not None
+    assert bill.end.outcome is not EndedAs.NEVER_PLACED
+    assert not bill.committed
+
+
 def _refunded(cluster: Cluster, e: CreditRefunded, recorded: Recorded) -> None:
     book, bill = _opened(cluster, e), _bill_of(cluster, e)
-    assert bill.reservation == e.reservation
-    assert e.amount_micro <= bill.reserved_micro
+    if bill.end is None:  # too much for the GPUs that it got
+        assert bill.gpu_type
+        assert e.amount_micro <= bill.reserved_micro - bill.needs_micro
+    else:  # what is left, once all else is said
+        assert bill.committed or bill.end.outcome is EndedAs.NEVER_PLACED
+        assert e.amount_micro <= bill.reserved_micro
     cluster.credits.books[e.account] = replace(book, entry=e.entry, reserved=book.reserved - e.amount_micro)
     _resolve(cluster, replace(bill, reserved_micro=bill.reserved_micro - e.amount_micro))
 
@@ -177,15 +227,19 @@ def _resolve(cluster: Cluster, bill: Bill) -> None:
 
 
 def _uncovered(cluster: Cluster, e: UsageUncovered, recorded: Recorded) -> None:
-    book = _opened(cluster, e)
-    assert e.run_id in cluster.credits.bills
-    cluster.credits.books[e.account] = replace(book, entry=e.entry)
-    if e.bearer is Bearer.ACCOUNT and e.amount_micro:
-        cluster.credits.debts[Entry(e.account, e.entry)] = e.amount_micro
+    book, bill = _opened(cluster, e), _bill_of(cluster, e)
+    _assert_unpaid(bill)
+    owed = e.amount_micro if e.bearer is Bearer.ACCOUNT else 0
+    cluster.credits.books[e.account] = replace(book, entry=e.entry, owed=book.owed + owed)
+    if owed:
+        cluster.credits.debts[Entry(e.account, e.entry)] = owed
 
 
 def _usage_recorded(cluster: Cluster, e: UsageRecorded, recorded: Recorded) -> None:
     book, bill = _opened(cluster, e), _bill_of(cluster, e)
+    assert not bill.committed
+    assert e.usage_id == f"{e.run_id}-{bill.records + 1}"
+    assert e.corrects or min(e.gpu_us, e.amount_micro) >= 0
     cluster.credits.books[e.account] = replace(book, entry=e.entry)
     put_bill(
         cluster,
@@ -202,11 +256,20 @@ def _usage_recorded(cluster: Cluster, e: UsageRecorded, recorded: Recorded) -> N
 def _account_closed(cluster: Cluster, e: AccountClosed, recorded: Recorded) -> None:
     book = _opened(cluster, e)
     assert not book.reservations
+    assert not book.owed
+    assert all(ask.account != e.account for ask in cluster.credits.asked.values())
     cluster.credits.books[e.account] = replace(book, entry=e.entry, closed=True)
+    payers = cluster.credits.payers
+    listed = payers.by_name.get(e.account)
+    if payers.document is not None and listed is not None and not listed.closed:
+        closed = {name for name in payers.by_name if cluster.credits.books[name].closed}
+        cluster.credits.payers = Payers(payers.document, closed=closed)
 
 
 def _period_closed(cluster: Cluster, e: PeriodClosed, recorded: Recorded) -> None:
-    assert e.month > cluster.credits.month_closed
+    assert is_month(e.month)
+    before = cluster.credits.month_closed
+    assert not before or e.month == month_after(before)
     cluster.credits.month_closed = e.month
 
 

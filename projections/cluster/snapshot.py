@@ -132,9 +132,13 @@ def load(data: bytes, *, log_id: str) -> Cluster | None:
 
 
 def _load_credits(cluster: Cluster, saved: Snapshot) -> None:
-    cluster.credits.payers, cluster.credits.payers_position = Payers(saved.accounts), saved.accounts_position
-    cluster.credits.prices, cluster.credits.prices_position = saved.prices, saved.prices_position
     cluster.credits.books = {book.account: book for book in saved.books}
+    closed = {book.account for book in saved.books if book.closed}
+    cluster.credits.payers, cluster.credits.payers_position = (
+        Payers(saved.accounts, closed=closed),
+        saved.accounts_position,
+    )
+    cluster.credits.prices, cluster.credits.prices_position = saved.prices, saved.prices_position
     cluster.credits.asked = {ask.ask_id: ask for ask in saved.asked}
     cluster.credits.debts, cluster.credits.given_back = dict(saved.debts), dict(saved.given_back)
     cluster.credits.month_closed = saved.month_closed

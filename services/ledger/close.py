@@ -1,10 +1,11 @@
 """Accounts and months are closed, once nothing can come that belongs to them."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 from events.credit import AccountClosed
 from events.period import PeriodClosed
+from projections.cluster.credit.months import end_of, month_after
 from projections.cluster.state import Cluster
 from services.ledger.entries import Entries
 from services.ledger.usage import LATE
@@ -35,7 +36,7 @@ def close_month(entries: Entries) -> None:
     month = next_month(entries.cluster)
     if month is None:
         return
-    end = _end_of(month)
+    end = end_of(month)
     if end + LATE <= entries.tick.at and not _unrecorded(entries.cluster, end):
         entries.write(PeriodClosed(at=entries.tick.at, month=month))
 
@@ -48,14 +49,7 @@ def next_month(cluster: Cluster) -> str | None:
         return None
     if not ledger.month_closed:
         return through
-    end = _end_of(ledger.month_closed)
-    return f"{end:%Y-%m}"
-
-
-def _end_of(month: str) -> datetime:
-    """When a month ends, UTC."""
-    year, number = int(month[:4]), int(month[5:])
-    return datetime(year + number // 12, number % 12 + 1, 1, tzinfo=UTC)
+    return month_after(ledger.month_closed)
 
 
 def _unrecorded(cluster: Cluster, end: datetime) -> bool:

@@ -13,6 +13,7 @@ from events.credit import RefundCause, UsageRecorded
 from events.policy import Bearer
 from projections.cluster.credit.book import Bill, End
 from projections.cluster.credit.meter import next_hour, used_by
+from projections.cluster.credit.months import month_of
 from projections.cluster.credit.price import cost_micro
 from services.ledger.entries import Entries
 
@@ -82,8 +83,7 @@ class Records:
 
         It is of the month in which its time began; if that is closed, because the server's clock ran behind, of this one.
         """
-        month = self.until.astimezone(UTC).strftime("%Y-%m")
-        closed = month <= self._entries.cluster.credits.month_closed
+        closed = month_of(self.until) <= self._entries.cluster.credits.month_closed
         more = max(0, gpu_us - self._gpu_us), max(0, micro - self._micro)
         self._write(more, self.until, until, at=self._entries.tick.at if closed else self.until)
         self.until = until

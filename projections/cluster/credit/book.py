@@ -1,6 +1,7 @@
 """Accounts, and the reservations on them that are not settled yet."""
 
 from datetime import datetime, timedelta
+from typing import Final
 
 import msgspec
 
@@ -9,6 +10,8 @@ from events.credit import EndedAs, Rate
 from events.policy import ChargeFrom
 from projections.cluster.credit.price import MICRO, Priced, cost_micro, stepped_us
 from projections.cluster.job import Mark
+
+COVERED_MAX_S: Final = 1_000 * 366 * 86_400  # more counts as this: times end with the year 9999
 
 
 class Book(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -87,7 +90,9 @@ class Bill(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def covered_until(self) -> datetime | None:
         """Until when what is reserved lasts, if it keeps all its GPUs; None: it does not count yet."""
-        return self.counts_from + timedelta(seconds=self.covers_s) if self.counts_from is not None else None
+        if self.counts_from is None:
+            return None
+        return self.counts_from + timedelta(seconds=min(self.covers_s, COVERED_MAX_S))
 
     @property
     def needs_micro(self) -> int:

@@ -1,12 +1,13 @@
 """The one way to put a bill or a book into the cluster: each change keeps the indexes that deciders look through."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
 from events.base import RunId
 from projections.cluster.credit.book import Bill, End
 from projections.cluster.credit.meter import next_hour
+from projections.cluster.credit.state import Cover
 from projections.cluster.job import OrderKey
 from projections.cluster.state import Cluster
 
@@ -25,7 +26,7 @@ def put_bill(cluster: Cluster, bill: Bill) -> None:
     elif bill.reserved_micro > bill.needs_micro:
         cluster.credits.trimming[bill.run_id] = None
     if (key := stop_key(bill)) is not None:
-        cluster.credits.covered.add(None, key, bill.run_id)
+        cluster.credits.covered.add(_cover(bill), key, bill.run_id)
     if (key := hour_key(bill)) is not None:
         cluster.credits.hours.add(None, key, bill.run_id)
 
@@ -50,7 +51,7 @@ def _leave(cluster: Cluster, bill: Bill) -> None:
     elif bill.reserved_micro > bill.needs_micro:
         del cluster.credits.trimming[bill.run_id]
     if (key := stop_key(bill)) is not None:
-        cluster.credits.covered.remove(None, key)
+        cluster.credits.covered.remove(_cover(bill), key)
     if (key := hour_key(bill)) is not None:
         cluster.credits.hours.remove(None, key)
 
@@ -59,11 +60,20 @@ def stop_key(bill: Bill) -> OrderKey | None:
     """When its run would have to be told to stop, so that it ends within what is reserved; None: it ends before by itself."""
     if not bill.renews or bill.covered_until is None:
         return None
-    return ((bill.covered_until - timedelta(seconds=bill.grace_s)).timestamp(), bill.age)
+    return _key(bill, bill.covered_until - timedelta(seconds=bill.grace_s))
+
+
+def _cover(bill: Bill) -> Cover:
+    return Cover(bill.declared, bill.account) if bill.running_out is not None else Cover(bill.declared)
 
 
 def hour_key(bill: Bill) -> OrderKey | None:
     """The next hour of the clock at which its use is recorded; None: it does not count yet."""
     if bill.counts_from is None:
         return None
-    return (next_hour(bill.recorded_until or bill.counts_from).timestamp(), bill.age)
+    return _key(bill, next_hour(bill.recorded_until or bill.counts_from))
+
+
+def _key(bill: Bill, at: datetime) -> OrderKey:
+    """By time, then age. A job may have two attempts in one round, of which one leaves its place as the other comes."""
+    return (at.timestamp(), bill.age, int(bill.run_id.rpartition("-")[2]))

@@ -1,25 +1,32 @@
 """Who pays for whom, as the accounts' document says."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+
+from msgspec.structs import replace
 
 from events.accounts import Account, AccountsSet
 from events.base import AccountId
 from events.job import HoldCode
+from projections.cluster.credit.months import is_month
 
 
 class Payers:
     """The accounts of a document, by queue and by name. Nothing in it changes."""
 
-    def __init__(self, document: AccountsSet | None = None) -> None:
+    def __init__(self, document: AccountsSet | None = None, *, closed: Collection[AccountId] = ()) -> None:
+        """`closed`: accounts that are closed for ever, whatever the document says of them now."""
         self.document = document
         accounts: Iterable[Account] = document.accounts if document is not None else ()
-        self.by_name = {account.name: account for account in accounts}
+        self.by_name = {
+            account.name: replace(account, closed=True) if account.name in closed else account for account in accounts
+        }
         self._by_queue: dict[str, list[Account]] = {}
         for account in self.by_name.values():
             for queue in account.queues:
                 self._by_queue.setdefault(queue, []).append(account)
         self.closing = sorted(account.name for account in self.by_name.values() if account.closed)
-        self.closed_through = document.closed_through if document is not None else ""
+        through = document.closed_through if document is not None else ""
+        self.closed_through = through if is_month(through) else ""
 
     def __bool__(self) -> bool:
         return bool(self._by_queue)

@@ -19,6 +19,13 @@ class Entry(NamedTuple):
     entry: int
 
 
+class Cover(NamedTuple):
+    """Which runs that may need more are looked at together."""
+
+    declared: bool  # what is reserved is for their declared runtime
+    short: AccountId = AccountId("")  # the account that was found not to cover more, for those that are running out
+
+
 class Credits:
     """Documents, accounts, and reservations that are not settled. Owned, forked and looked at as the cluster is."""
 
@@ -37,7 +44,7 @@ class Credits:
         self.settling: MutableMapping[RunId, None] = {}  # of runs that are over
         self.trimming: MutableMapping[RunId, None] = {}  # with more reserved than the run can use
         self.quoted: Lines[Priced, RunId] = Lines()  # of jobs without GPUs, by the prices that they have
-        self.covered: Lines[None, RunId] = Lines()  # that are renewed, by when the run would have to be told to stop
+        self.covered: Lines[Cover, RunId] = Lines()  # that are renewed, by when the run would have to be told to stop
         self.hours: Lines[None, RunId] = Lines()  # of runs that count, by the next hour of the clock to record
 
     def headroom(self, account: AccountId) -> int | None:

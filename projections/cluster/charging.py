@@ -1,5 +1,7 @@
 """How the life of jobs and runs moves their bills: placed, counting, over, or never placed."""
 
+from typing import Final
+
 from msgspec.structs import replace
 
 from events.base import Recorded, RunId, run_id_of
@@ -11,15 +13,24 @@ from projections.cluster.index import put_run
 from projections.cluster.job import Job, JobState, grace
 from projections.cluster.state import Cluster
 
+WORD_S: Final = 2  # that the word to stop, and the last GPU's release, may take beside the grace
+
 
 def charged(cluster: Cluster, run_id: RunId) -> None:
     """The run's bill, if it has one, knows what it was placed on, and whether it may need more."""
     bill, run = cluster.credits.bills.get(run_id), cluster.runs[run_id]
     if bill is None:
         return
-    grace_s = int(grace(cluster.jobs[run.job_id].spec).total_seconds())
+    grace_s = int(grace(cluster.jobs[run.job_id].spec).total_seconds()) + WORD_S
     renews = not bill.declared or run.extends
     put_bill(cluster, replace(bill, gpu_type=run.gpu_type, gpus=run.gpus, renews=renews, grace_s=grace_s))
+
+
+def covers_no_more(cluster: Cluster, run_id: RunId) -> None:
+    """The run was told to stop: nothing more is reserved for it."""
+    bill = cluster.credits.bills.get(run_id)
+    if bill is not None and bill.renews:
+        put_bill(cluster, replace(bill, renews=False))
 
 
 def count_from(cluster: Cluster, run_id: RunId, recorded: Recorded) -> None:

@@ -30,7 +30,7 @@ from events.job import (
 )
 from events.policy import ChargeFrom, Overrun
 from projections.cluster.account import account
-from projections.cluster.charging import charged, count_from, count_no_more, never_placed
+from projections.cluster.charging import charged, count_from, count_no_more, covers_no_more, never_placed
 from projections.cluster.evolve_asides import ASIDE_CHANGES, assert_gang, drop_earmark, job_of
 from projections.cluster.index import (
     drop_job,
@@ -190,6 +190,7 @@ def _run_stopping(cluster: Cluster, e: RunStopping, recorded: Recorded) -> None:
     run = _run_of(cluster, e, e.run_id)
     told = recorded.at + grace(cluster.jobs[run.job_id].spec)
     put_run(cluster, replace(run, stopping=e.cause, end=told if run.end is None else min(run.end, told)))
+    covers_no_more(cluster, e.run_id)
 
 
 def _after(recorded: Recorded, time: timedelta | None) -> datetime | None:

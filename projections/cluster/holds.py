@@ -9,8 +9,8 @@ from itertools import chain, islice
 from typing import Final
 
 from events.base import Event, JobId
-from events.job import IMPOSSIBLE, HoldCode, JobHeld
-from projections.cluster.job import Job
+from events.job import HoldCode, JobHeld
+from projections.cluster.job import WANT_NOTHING, Job
 from projections.cluster.overlay import Lines
 from projections.cluster.state import Cluster, Line
 from projections.cluster.tick import Tick
@@ -39,11 +39,11 @@ def holds(
 
     `codes` has what holds for whole lines, `jobs` what holds for some jobs instead; None for those that this round
     moved on: nothing is said of them. Jobs that were never looked at come first. One whose back-off is over is told of
-    in any case: from then on it stands in its line. Without `tick.words` only that is said, and what becomes impossible,
-    or is no longer: it counts.
+    in any case: from then on it stands in its line. Without `tick.words` only that is said, and what becomes impossible
+    or cannot be paid for, or is so no longer: it counts.
     """
     if not tick.words:
-        codes = {line: code for line, code in codes.items() if code in IMPOSSIBLE or line.hold in IMPOSSIBLE}
+        codes = {line: code for line, code in codes.items() if code in WANT_NOTHING or line.hold in WANT_NOTHING}
         jobs = {job_id: code if _counts(cluster.jobs[job_id], code) else None for job_id, code in jobs.items()}
     changed = ((cluster.jobs[job_id], code) for job_id, code in sorted(jobs.items(), key=_id) if code is not None)
     looked_at = islice(_changed(cluster, lines, codes, jobs), LOOKED_AT_MAX)
@@ -57,7 +57,7 @@ def holds(
 
 def _counts(job: Job, code: HoldCode | None) -> bool:
     """Whether what is said of a job makes a difference to what is decided."""
-    return code in IMPOSSIBLE or job.hold in IMPOSSIBLE or job.not_before is not None
+    return code in WANT_NOTHING or job.hold in WANT_NOTHING or job.not_before is not None
 
 
 def _id(entry: tuple[JobId, HoldCode | None]) -> JobId:
@@ -79,7 +79,7 @@ def _new_first(line: Line) -> tuple[bool, Line]:
 
 
 def _due(job: Job, code: HoldCode, tick: Tick) -> bool:
-    """Whether another code may be said of it already. That it is no longer impossible is said at once: it counts again."""
+    """Whether another code may be said of it already. That it is no longer impossible, or unpaid, is said at once: it counts again."""
     if job.held_at is None or job.held_at + HELD_AGAIN_AFTER <= tick.at:
         return True
-    return job.hold in IMPOSSIBLE and code not in IMPOSSIBLE
+    return job.hold in WANT_NOTHING and code not in WANT_NOTHING

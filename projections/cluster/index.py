@@ -5,10 +5,10 @@ from datetime import datetime
 from typing import Final, TypeVar
 
 from events.base import JobId, NodeId, RunId, TeamId
-from events.job import IMPOSSIBLE
-from projections.cluster.job import Job, JobState, OrderKey, Run
+from events.job import UNPAID
+from projections.cluster.job import WANT_NOTHING, Job, JobState, OrderKey, Run
 from projections.cluster.node import NOWHERE, Kind, Node, NodeState, Pool, Spare, Whole
-from projections.cluster.state import Cluster, Line, Tally, Use, Want
+from projections.cluster.state import Cluster, Line, Purse, Tally, Use, Want
 
 K = TypeVar("K")
 NOBODY: Final = Tally()
@@ -112,7 +112,10 @@ def _enter_lines(cluster: Cluster, job: Job) -> None:
         if job.spec.max_runtime_s:
             cluster.shortest.add(job.shape, (job.spec.max_runtime_s, job.submitted), job.job_id)
     elif job.not_before is None:
-        cluster.queue.add(line_of(job), key, job.job_id)
+        line = line_of(job)
+        cluster.queue.add(line, key, job.job_id)
+        if job.hold in UNPAID:
+            cluster.unpaid.add(_purse(line, job), _cost_key(job), job.job_id)
     else:
         cluster.later.add(None, _later_key(job, key), job.job_id)
 
@@ -138,9 +141,21 @@ def _leave_lines(cluster: Cluster, job: Job) -> None:
         if job.spec.max_runtime_s:
             cluster.shortest.remove(job.shape, (job.spec.max_runtime_s, job.submitted))
     elif job.not_before is None:
-        cluster.queue.remove(line_of(job), key)
+        line = line_of(job)
+        cluster.queue.remove(line, key)
+        if job.hold in UNPAID:
+            cluster.unpaid.remove(_purse(line, job), _cost_key(job))
     else:
         cluster.later.remove(None, _later_key(job, key))
+
+
+def _purse(line: Line, job: Job) -> Purse:
+    return Purse(line, job.spec.account, bool(job.spec.max_runtime_s))
+
+
+def _cost_key(job: Job) -> OrderKey:
+    """Of jobs that are alike, the shorter costs less."""
+    return (job.spec.max_runtime_s, job.submitted)
 
 
 def _later_key(job: Job, key: OrderKey) -> OrderKey:
@@ -167,8 +182,8 @@ def _recount(cluster: Cluster, job: Job, by: int, *, instead: Job | None = None)
 
 
 def _wants(job: Job) -> int:
-    """The GPUs that a job waits for: none if it is in its back-off, or could not be placed."""
-    if job.state is JobState.PLACED or job.not_before is not None or job.cancel or job.hold in IMPOSSIBLE:
+    """The GPUs that a job waits for: none if it is in its back-off, or could not be placed, or not be paid for."""
+    if job.state is JobState.PLACED or job.not_before is not None or job.cancel or job.hold in WANT_NOTHING:
         return 0
     return job.shape.gpus
 

@@ -14,11 +14,13 @@ from events.base import (
     RunId,
     TeamId,
 )
-from events.job import HoldCode, JobSpec, NodeShare, OnLost, Priority, StopCause
+from events.job import IMPOSSIBLE, UNPAID, HoldCode, JobSpec, NodeShare, OnLost, Priority, StopCause
 from events.node import EndReason
 from events.policy import JobOrder
 
 PRIORITY_RANK: Final = {Priority.URGENT: 0, Priority.HIGH: 1, Priority.NORMAL: 2, Priority.LOW: 3}
+
+WANT_NOTHING: Final = IMPOSSIBLE | UNPAID  # what waits so takes part in nothing until something else is said of it
 
 EVIDENCE_MAX: Final = 8  # ids of records that say how a run ended
 

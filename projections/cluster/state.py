@@ -41,6 +41,14 @@ class Line(NamedTuple):
     firm: bool = False  # cannot be preempted
 
 
+class Purse(NamedTuple):
+    """Jobs of a line that cannot be paid for, and of which the longer costs more."""
+
+    line: Line
+    account: str  # that they name
+    declared: bool  # a runtime; without one, all cost the same
+
+
 class Use(NamedTuple):
     """Whose GPUs are counted: those of placed runs."""
 
@@ -96,6 +104,7 @@ class Cluster:
         self.past: MutableMapping[TeamId, Past] = {}  # empty while the policy has no half-life
         # What follows is made from the above, and kept by `index`.
         self.queue: Lines[Line, JobId] = Lines()  # jobs that may be admitted
+        self.unpaid: Lines[Purse, JobId] = Lines()  # those of `queue` that cannot be paid for, the cheapest first
         self.later: Lines[None, JobId] = Lines()  # jobs in their back-off, by its end
         self.admitted: Lines[Line, JobId] = Lines()
         self.shortest: Lines[Shape, JobId] = Lines()  # admitted jobs that declare a runtime, the shortest first
@@ -124,6 +133,7 @@ class Cluster:
         for name in FORKED:
             setattr(fork, name, fork_map(getattr(self, name)))
         fork.queue = self.queue.fork()
+        fork.unpaid = self.unpaid.fork()
         fork.later = self.later.fork()
         fork.admitted = self.admitted.fork()
         fork.shortest = self.shortest.fork()

@@ -7,9 +7,8 @@ from itertools import islice
 from typing import Final
 
 from events.base import TeamId
-from events.job import IMPOSSIBLE
 from events.policy import JobOrder
-from projections.cluster.job import Job, JobState
+from projections.cluster.job import WANT_NOTHING, Job, JobState
 from projections.cluster.quota.tree import ALL_TYPES
 from projections.cluster.state import Cluster, Use
 
@@ -134,7 +133,7 @@ class Claims:
             if not_before > at.timestamp():
                 return
             job = cluster.jobs[job_id]
-            if not job.cancel and job.hold not in IMPOSSIBLE and job.team not in stopped:
+            if not job.cancel and job.hold not in WANT_NOTHING and job.team not in stopped:
                 self._want(job, job.shape.gpus)
 
     def _count_earmarks(self, cluster: Cluster) -> None:
@@ -149,7 +148,7 @@ class Claims:
                 job.state is not JobState.PLACED
                 and not job.cancel
                 and job.not_before is None
-                and job.hold not in IMPOSSIBLE
+                and job.hold not in WANT_NOTHING
             ):
                 self._want(job, -job.shape.gpus)
 

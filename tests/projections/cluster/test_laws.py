@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from events.base import NodeEpoch, NodeId, Recorded, RunId
 from events.fleet import NodeLost
-from events.job import IMPOSSIBLE, JobPlaced
+from events.job import JobPlaced
 from events.node import GpusReleased, NodeJoined
 from projections.cluster.audit.audit import audit
 from projections.cluster.evolve import evolve
 from projections.cluster.index import asks_for_decision, kind_of, use_of
-from projections.cluster.job import JobState
+from projections.cluster.job import WANT_NOTHING, JobState
 from projections.cluster.node import NOWHERE, NodeState, Pool, Spare, Whole
 from projections.cluster.snapshot import dump, load
 from projections.cluster.state import Cluster, Use, Want
@@ -199,10 +199,10 @@ def test_indexes_say_what_the_things_say(grown: History) -> None:
 
 
 def wanted(cluster: Cluster) -> dict[Want, int]:
-    """The GPUs that waiting jobs ask for, counted one by one; without those in back-off, cancelled, or impossible."""
+    """The GPUs that waiting jobs ask for, counted one by one; without those in back-off, cancelled, impossible, or not to be paid for."""
     wants: Counter[Want] = Counter()
     for job in cluster.jobs.values():
-        if job.state is JobState.PLACED or job.not_before or job.cancel or job.hold in IMPOSSIBLE:
+        if job.state is JobState.PLACED or job.not_before or job.cancel or job.hold in WANT_NOTHING:
             continue
         wants[Want(job.team, job.shape.gpu_types)] += job.spec.gpus
     return dict(wants)
@@ -219,6 +219,7 @@ def indexes(cluster: Cluster) -> dict[str, object]:
         "places": {place: cluster.places.names(place) for place in cluster.places.groups()},
         "spares": dict(cluster.spares),
         "sizes": dict(cluster.sizes),
+        "unpaid": {purse: list(cluster.unpaid.line(purse)) for purse in cluster.unpaid.groups()},
         "later": list(cluster.later.line(None)),
         "shortest": {shape: list(cluster.shortest.line(shape)) for shape in cluster.shortest.groups()},
         "ends": {gpu_type: list(cluster.ends.line(gpu_type)) for gpu_type in cluster.ends.groups()},

@@ -93,11 +93,8 @@ async def listed(conn: Connection) -> list[AccountId]:
     return [record["account"] for record in await conn.fetch(LISTED)]
 
 
-def fold_document(accounts: Rows[AccountId, AccountRow], recorded: Recorded) -> None:
+def fold_document(accounts: Rows[AccountId, AccountRow], event: AccountsSet, recorded: Recorded) -> None:
     """The document is the one in force: an account that it leaves out keeps its row, and pays for nothing new."""
-    event = recorded.event
-    if not isinstance(event, AccountsSet):
-        return
     said = {account.name: account for account in event.accounts}
     named = {row.account: row for row in accounts.kept() if row.listed} | {name: accounts.get(name) for name in said}
     for name, before in named.items():
@@ -119,10 +116,10 @@ def opened(accounts: Rows[AccountId, AccountRow], event: CreditEvent) -> Account
     return row if event.entry > row.entry else None
 
 
-def enter(accounts: Rows[AccountId, AccountRow], row: AccountRow, recorded: Recorded, *, settled: bool) -> None:
+def enter(
+    accounts: Rows[AccountId, AccountRow], row: AccountRow, event: CreditEvent, recorded: Recorded, *, settled: bool
+) -> None:
     """The account has one entry more. `settled`: with it a reservation is."""
-    event = recorded.event
-    assert isinstance(event, CreditEvent)
     _move(row, event)
     row.reservations -= settled
     row.balance_micro = row.granted_micro + row.adjusted_micro - row.committed_micro - row.reserved_micro

@@ -1,13 +1,17 @@
 """`ask_view`: what operators asked of accounts, and what became of it."""
 
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
 import msgspec
 
-from events.base import AccountId, AskId, Position
-from projections.tables.rows import Rows
+from events.base import AccountId, AskId, Position, Recorded
+from events.credit import AskRefused, CreditAdjusted, CreditEvent, CreditGranted
+from events.teller import AdjustmentAsked, GrantAsked, TellerEvent
+from projections.tables.account_view import AccountRow
+from projections.tables.rows import Rows, text
 from runtime.postgres import Connection, Pool
 
 LOAD: Final = """
@@ -66,6 +70,50 @@ class AskRow(msgspec.Struct, gc=False):
 def rows() -> Rows[AskId, AskRow]:
     """The table, with nothing read yet."""
     return Rows(AskRow, lambda row: row.ask_id, load=LOAD, write=WRITE)
+
+
+def keys(records: Iterable[Recorded]) -> Iterator[AskId]:
+    """The asks that these records make or answer."""
+    for recorded in records:
+        if isinstance(recorded.event, CreditEvent | TellerEvent) and (ask_id := getattr(recorded.event, "ask_id", "")):
+            yield AskId(ask_id)
+
+
+def fold(asks: Rows[AskId, AskRow], event: TellerEvent, recorded: Recorded, account: AccountRow | None) -> None:
+    """It was asked, of the account as it is then. One that is closed by then has no more entries, so this says no."""
+    if asks.get(event.ask_id) is not None or not isinstance(event, GrantAsked | AdjustmentAsked):
+        return
+    row = AskRow(
+        ask_id=event.ask_id,
+        account=event.account,
+        kind=AskKind.GRANT if isinstance(event, GrantAsked) else AskKind.ADJUSTMENT,
+        amount_micro=event.amount_micro,
+        state=AskState.ASKED,
+        code=None,
+        message=None,
+        entry=None,
+        by=text(event.by),
+        reason=text(event.reason),
+        asked_at=recorded.at,
+        position=recorded.position,
+    )
+    if account is None or account.closed:
+        row.state, row.code = AskState.REFUSED, "account_closed" if account is not None else "no_account"
+        row.message = "The account is closed." if account is not None else "There is no such account."
+    asks.put(row)
+
+
+def answer(asks: Rows[AskId, AskRow], event: CreditEvent, recorded: Recorded) -> AskRow | None:
+    """What an entry answers, if anything: the first answer holds."""
+    if not isinstance(event, CreditGranted | CreditAdjusted | AskRefused) or not event.ask_id:
+        return None
+    row = asks.get(event.ask_id)
+    if row is not None and row.state == AskState.ASKED and row.account == event.account:
+        row.state, row.entry, row.position = AskState.DONE, event.entry, recorded.position
+        if isinstance(event, AskRefused):
+            row.state, row.code, row.message = AskState.REFUSED, text(event.code), text(event.message)
+        asks.put(row)
+    return row
 
 
 async def ask(db: Pool | Connection, ask_id: str) -> AskRow | None:

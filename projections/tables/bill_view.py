@@ -1,13 +1,26 @@
 """`bill_view`: what every run that an account pays for had reserved, used, cost and was given back, and why."""
 
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
 import msgspec
 
-from events.base import AccountId, JobId, Position, RunId, TeamId
-from projections.tables.rows import Rows
+from events.base import AccountId, JobId, Position, Recorded, RunId, TeamId
+from events.credit import (
+    CreditCommitted,
+    CreditEvent,
+    CreditRefunded,
+    CreditRenewed,
+    CreditReserved,
+    CreditsRunningOut,
+    EndedAs,
+    RefundCause,
+    UsageRecorded,
+    UsageUncovered,
+)
+from projections.tables.rows import Rows, text
 from runtime.postgres import Connection, Pool
 
 LOAD: Final = """
@@ -79,6 +92,87 @@ class BillRow(msgspec.Struct, gc=False):
 def rows() -> Rows[RunId, BillRow]:
     """The table, with nothing read yet."""
     return Rows(BillRow, lambda row: row.run_id, load=LOAD, write=WRITE)
+
+
+def keys(records: Iterable[Recorded]) -> Iterator[RunId]:
+    """The runs whose bills these records may change."""
+    for recorded in records:
+        if isinstance(recorded.event, CreditEvent) and (run_id := getattr(recorded.event, "run_id", "")):
+            yield RunId(run_id)
+
+
+def fold(bills: Rows[RunId, BillRow], event: CreditEvent, recorded: Recorded) -> BillRow | None:
+    """The bill that an entry is about, as it is after it; None: it is about none. One that is settled changes no more."""
+    run_id = RunId(getattr(event, "run_id", ""))
+    row = bills.get(run_id) if run_id else None
+    if row is None and isinstance(event, CreditReserved):
+        row = _reserved(event, recorded)
+        bills.put(row)
+    elif row is not None and row.state == BillState.RESERVED and row.account == event.account and _change(row, event):
+        row.position = recorded.position
+        if row.outcome is not None and row.reserved_micro == row.committed_micro + row.refunded_micro:
+            row.state, row.settled_at = BillState.SETTLED, recorded.at
+        bills.put(row)
+    return row
+
+
+def _reserved(event: CreditReserved, recorded: Recorded) -> BillRow:
+    return BillRow(
+        run_id=event.run_id,
+        job_id=event.job_id,
+        team=event.team,
+        account=event.account,
+        reservation=event.entry,
+        state=BillState.RESERVED,
+        declared=event.declared,
+        covers_s=event.covers_s,
+        reserved_micro=event.amount_micro,
+        committed_micro=0,
+        refunded_micro=0,
+        uncovered_micro=0,
+        bearer=None,
+        gpu_type=None,
+        nano_per_gpu_hour=max((rate.nano_per_gpu_hour for rate in event.rates), default=0),
+        gpu_us=0,
+        waived_us=0,
+        outcome=None,
+        running_out=None,
+        evidence=[],
+        prices=event.prices,
+        reserved_at=recorded.at,
+        settled_at=None,
+        position=recorded.position,
+    )
+
+
+def _change(row: BillRow, event: CreditEvent) -> bool:
+    """Whether an entry says something of a bill that is not settled: then its row says so too."""
+    match event:
+        case CreditRenewed():
+            row.reserved_micro += event.amount_micro
+            row.covers_s += event.covers_s
+            row.running_out = None
+        case CreditsRunningOut():
+            row.running_out = event.until
+        case UsageRecorded():
+            row.gpu_us += event.gpu_us
+            row.gpu_type, row.nano_per_gpu_hour = text(event.gpu_type), event.nano_per_gpu_hour
+        case UsageUncovered():
+            row.uncovered_micro += event.amount_micro
+            row.bearer = event.bearer
+        case CreditCommitted():
+            row.committed_micro += event.amount_micro
+            row.gpu_us, row.outcome = event.gpu_us, event.outcome
+            row.gpu_type, row.nano_per_gpu_hour = text(event.gpu_type), event.nano_per_gpu_hour
+        case CreditRefunded():
+            row.refunded_micro += event.amount_micro
+            row.waived_us += event.gpu_us
+            row.evidence += [text(one) for one in event.evidence]
+            if event.cause is RefundCause.NEVER_PLACED:
+                row.outcome = EndedAs.NEVER_PLACED
+        case _:
+            return False  # said before
+    return True
 
 
 async def bill(db: Pool | Connection, run_id: RunId) -> BillRow | None:

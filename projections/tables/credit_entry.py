@@ -2,11 +2,11 @@
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
-from events.base import AccountId, AskId, JobId, Position, RunId, TeamId
+from events.base import AccountId, AskId, JobId, Position, Recorded, RunId, TeamId
 from events.credit import (
     AccountClosed,
     AskRefused,
@@ -21,9 +21,14 @@ from events.credit import (
     UsageRecorded,
     UsageUncovered,
 )
+from projections.tables.ask_view import AskRow
+from projections.tables.bill_view import BillRow
+from projections.tables.rows import Added, text
 from runtime.postgres import Connection, Pool
 
-TABLE: Final = "credit_entry"
+WRITE: Final = """
+INSERT INTO credit_entry SELECT * FROM json_populate_recordset(NULL::credit_entry, $1::json)
+"""
 # Entries and times of an account rise together, so that times say between which entries to look.
 STATEMENT: Final = """
 SELECT account, entry, kind, amount_micro, balance_micro, run_id, job_id, team, reservation, cause, reason, by, ask_id,
@@ -113,6 +118,66 @@ class EntryRow(msgspec.Struct, gc=False):
     def change_micro(self) -> int:
         """What the balance changed by."""
         return SIGNS.get(EntryKind(self.kind), 0) * self.amount_micro
+
+
+class Beside(NamedTuple):
+    """What other tables say of an entry, as they are after it."""
+
+    balance_micro: int
+    bill: BillRow | None  # that it is about
+    ask: AskRow | None  # that it answers
+
+
+def rows() -> Added[EntryRow]:
+    """Rows to add."""
+    return Added(write=WRITE)
+
+
+def fold(entries: Added[EntryRow], event: CreditEvent, recorded: Recorded, beside: Beside) -> None:
+    """The account has the entry, with what its event does not say: who asked, and whose run it is about."""
+    bill, ask = beside.bill, beside.ask
+    row = EntryRow(
+        account=event.account,
+        entry=event.entry,
+        kind=KIND_OF[type(event)],
+        amount_micro=getattr(event, "amount_micro", 0),
+        balance_micro=beside.balance_micro,
+        run_id=getattr(event, "run_id", None),
+        job_id=getattr(event, "job_id", None),
+        team=getattr(event, "team", None) or (bill.team if bill is not None else None),
+        reservation=getattr(event, "reservation", None) or (bill.reservation if bill is not None else None),
+        cause=_cause(event),
+        reason=_text(event.message if isinstance(event, AskRefused) else getattr(event, "reason", None)),
+        by=_text(event.by or (ask.by if ask is not None else "")),
+        ask_id=getattr(event, "ask_id", None) or None,
+        gpu_us=getattr(event, "gpu_us", None),
+        of_entry=getattr(event, "of_entry", None) or None,
+        evidence=[text(one) for one in getattr(event, "evidence", ())],
+        at=recorded.at,
+        position=recorded.position,
+        event_id=text(recorded.id),
+    )
+    entries.add(row)
+
+
+def _text(value: str | None) -> str | None:
+    return text(value) if value else None
+
+
+def _cause(event: CreditEvent) -> str | None:
+    match event:
+        case AskRefused():
+            return _text(event.code)
+        case CreditCommitted():
+            return event.outcome
+        case UsageUncovered():
+            return event.bearer
+        case CreditAdjusted() | CreditRefunded():
+            return event.cause
+        case UsageRecorded():
+            return _text(event.cause)
+        case _:
+            return None
 
 
 async def statement(

@@ -14,6 +14,7 @@ from projections.tables import (
     event_index,
     gpu_view,
     job_view,
+    ledger,
     node_view,
     projection_position,
     promise_view,
@@ -41,7 +42,7 @@ UNFIT: Final = (
 
 
 # The tables that fold, in the order in which a record is, and which show an event of each type: most, one or two.
-FOLDED: Final = (promise_view, job_view, run_view, share_view, node_view, gpu_view, queue_view)
+FOLDED: Final = (promise_view, job_view, run_view, share_view, node_view, gpu_view, queue_view, ledger)
 SHOWN_IN: Final = {
     cls: tuple(index for index, table in enumerate(FOLDED) if issubclass(cls, table.EVENTS)) for cls in TYPES
 }
@@ -60,8 +61,9 @@ class Tables:
         self._queues = queue_view.rows()
         self._runs = run_view.rows()
         self._shares = share_view.rows()
+        self._ledger = ledger.Ledger()
         self._all = (
-            self._jobs, self._promises, self._queues, self._runs, self._shares, self._nodes, self._gpus
+            self._jobs, self._promises, self._queues, self._runs, self._shares, self._nodes, self._gpus, self._ledger
         )  # fmt: skip
         folds: tuple[Callable[[Recorded], None], ...] = (  # in the order of `FOLDED`
             partial(promise_view.fold, self._promises, self._jobs),
@@ -71,14 +73,24 @@ class Tables:
             partial(node_view.fold, self._nodes),
             partial(gpu_view.fold, self._gpus, self._jobs),
             partial(queue_view.fold_document, self._queues),
+            self._ledger.fold,
         )
         self._folds_of = {cls: tuple(folds[index] for index in indexes) for cls, indexes in SHOWN_IN.items()}
 
     async def take(self, conn: Connection, stretch: Stretch, *, after: Position) -> bool:
         """The tables reach the end of the stretch, or did already: what they have is left out, so that twice is once.
 
-        The stretch is all that follows `after`. False: the tables end before it, so nothing was done.
+        The stretch is all that follows `after`. False: the tables end before it, so nothing was done. Raises `Fault` at
+        a record of the ledger that cannot be shown: the tables reach the one before it.
         """
+        legible, fault = ledger.before_unreadable(stretch)
+        if legible and not await self._take_fit(conn, legible, after):
+            return False
+        if fault is not None:
+            raise fault
+        return True
+
+    async def _take_fit(self, conn: Connection, stretch: Stretch, after: Position) -> bool:
         try:
             return await self._take(conn, stretch, after)
         except UNFIT as error:
@@ -86,8 +98,8 @@ class Tables:
             if len(stretch) == 1:
                 return await self._park(conn, stretch[0], error)
         middle = len(stretch) // 2
-        return await self.take(conn, stretch[:middle], after=after) and await self.take(
-            conn, stretch[middle:], after=stretch[middle - 1].position
+        return await self._take_fit(conn, stretch[:middle], after) and await self._take_fit(
+            conn, stretch[middle:], stretch[middle - 1].position
         )
 
     async def _take(self, conn: Connection, stretch: Stretch, after: Position) -> bool:
@@ -125,7 +137,7 @@ class Tables:
         return stored
 
     async def _load(self, conn: Connection, parts: Parts) -> None:
-        promises, jobs, runs, shares, nodes, gpus, documents = parts
+        promises, jobs, runs, shares, nodes, gpus, documents, credited = parts
         await self._jobs.load(conn, job_view.keys(jobs))
         await self._promises.load(conn, promise_view.keys(promises, self._jobs))
         await self._queues.load(conn, queue_view.keys(jobs))
@@ -137,6 +149,7 @@ class Tables:
         await self._nodes.load(conn, _first_nodes(promises))
         await self._gpus.load(conn, gpu_view.keys(gpus))
         await self._gpus.load_marked(conn, gpu_view.unmarked(gpus, self._jobs))
+        await self._ledger.load(conn, credited)
 
     def _fold(self, stretch: Stretch) -> None:
         """Record by record, so that a table may look at another as it was when that happened."""
@@ -160,7 +173,12 @@ class Tables:
         await unreadable.write(conn, stretch)
 
     async def _park(self, conn: Connection, recorded: Recorded, error: Exception) -> bool:
-        """The record is named in `unreadable` and changes nothing else: it must not stop all that follow it."""
+        """The record is named in `unreadable` and changes nothing else: it must not stop all that follow it.
+
+        Raises `Fault` where it is one of the ledger's.
+        """
+        if not ledger.may_park(recorded):
+            raise ledger.unfit(recorded) from error
         logger.error("record_unfit", position=recorded.position, subject=recorded.subject, reason=str(error))
         async with conn.transaction():
             stored = await self._lock(conn)

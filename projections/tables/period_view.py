@@ -39,10 +39,9 @@ def keys(records: Iterable[Recorded]) -> Iterator[str]:
             yield text(recorded.event.month)
 
 
-def fold(periods: Rows[str, PeriodRow], recorded: Recorded) -> None:
+def fold(periods: Rows[str, PeriodRow], event: PeriodClosed, recorded: Recorded) -> None:
     """The month is closed, from when that was first said."""
-    event = recorded.event
-    if isinstance(event, PeriodClosed) and periods.get(month := text(event.month)) is None:
+    if periods.get(month := text(event.month)) is None:
         periods.put(PeriodRow(month, recorded.at, recorded.position))
 
 

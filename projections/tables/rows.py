@@ -70,6 +70,28 @@ class Rows(Generic[Key, Row]):
             self._kept.clear()
 
 
+class Added(Generic[Row]):
+    """Rows that are only ever added, and never looked at by a fold. `write` takes them as JSON."""
+
+    def __init__(self, *, write: str) -> None:
+        self._write = write
+        self._added: list[Row] = []
+
+    def add(self, row: Row) -> None:
+        """The row will be written."""
+        self._added.append(row)
+
+    def forget(self) -> None:
+        """Nothing will be written: the table may have it."""
+        self._added.clear()
+
+    async def write(self, conn: Connection) -> None:
+        """The table has every row that was added."""
+        if self._added:
+            await conn.execute(self._write, as_json(self._added))
+            self._added.clear()
+
+
 def as_json(rows: Iterable[msgspec.Struct]) -> str:
     """Rows as `json_populate_recordset` takes them: their fields have the names of the columns."""
     return msgspec.json.encode(list(rows)).decode()

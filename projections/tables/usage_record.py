@@ -1,11 +1,13 @@
 """`usage_record`: what runs used and cost, in each hour of the clock and at their end. Rows are only ever added."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 import msgspec
 
-from events.base import START, AccountId, JobId, Position, RunId, TeamId
+from events.base import START, AccountId, JobId, Position, Recorded, RunId, TeamId
+from events.credit import CreditEvent, UsageRecorded
+from projections.tables.rows import Added, text
 from runtime.postgres import Connection, Pool
 
 WRITE: Final = """
@@ -62,6 +64,45 @@ class Used(NamedTuple):
     records: int
     gpu_us: int
     amount_micro: int
+
+
+def rows() -> Added[UsageRow]:
+    """Rows to add."""
+    return Added(write=WRITE)
+
+
+def fold(usage: Added[UsageRow], event: CreditEvent, recorded: Recorded) -> None:
+    """What was used is recorded, from when that was first said under its id."""
+    if not isinstance(event, UsageRecorded):
+        return
+    row = UsageRow(
+        usage_id=text(event.usage_id),
+        account=event.account,
+        entry=event.entry,
+        run_id=event.run_id,
+        job_id=event.job_id,
+        team=event.team,
+        gpu_type=text(event.gpu_type),
+        gpu_us=event.gpu_us,
+        amount_micro=event.amount_micro,
+        nano_per_gpu_hour=event.nano_per_gpu_hour,
+        began=event.began,
+        ended=event.ended,
+        corrects=event.corrects,
+        cause=text(event.cause),
+        prices=event.prices,
+        counted_at=event.at,
+        month=month_of(event.at),
+        at=recorded.at,
+        position=recorded.position,
+        event_id=text(recorded.id),
+    )
+    usage.add(row)
+
+
+def month_of(at: datetime) -> str:
+    """The month that a time lies in, in UTC: "2026-11"."""
+    return at.astimezone(UTC).isoformat()[:7]
 
 
 async def usage(

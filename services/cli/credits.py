@@ -5,19 +5,20 @@ from typing import Final
 
 import typer
 
+from services.cli.balance import balance
+from services.cli.close import ACCOUNTS, close
 from services.cli.failure import EXIT_CODES
+from services.cli.grant import NEGATIVE, adjust, grant
 from services.cli.options import ApiUrl, AsJson, connect
 from services.cli.specfile import read_document
 from services.cli.standing import DryRun, FileArgument, Kind, Over, as_file, held, put
 from services.cli.standing import show as show_answer
+from services.cli.statement import statement
 
 app = typer.Typer(name="credits", no_args_is_help=True, help="Who pays for GPU time, what it costs, and what was used.")
 accounts = typer.Typer(no_args_is_help=True, help="Show and set the accounts: who pays for which queues.")
 prices = typer.Typer(no_args_is_help=True, help="Show and set what an hour of a GPU costs.")
-app.add_typer(accounts, name="accounts")
-app.add_typer(prices, name="prices")
 
-ACCOUNTS: Final = Kind("accounts", "/credits/document")
 PRICES: Final = Kind("prices", "/credits/prices")
 ACCOUNTS_EXAMPLE: Final = (
     "for instance:  accounts: [{name: vision-2026, queues: [vision], overdraft: 500}]  (see examples/accounts.yaml)"
@@ -77,4 +78,11 @@ def _show(kind: Kind, command: str, *, as_json: bool, api_url: str) -> None:
     print(json.dumps(found) if as_json else "\n".join(as_file(found, command)))
 
 
-# Commands of modules of their own, a line each.
+app.add_typer(accounts, name="accounts")
+app.add_typer(prices, name="prices")
+app.command()(balance)
+app.command()(statement)
+app.command(context_settings=NEGATIVE)(grant)
+app.command(context_settings=NEGATIVE)(adjust)
+app.command()(close)
+# Commands of modules that do more than credits, a line each.

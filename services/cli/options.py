@@ -22,6 +22,7 @@ ApiUrl = Annotated[
 ]
 Team = Annotated[str, typer.Option("--team", envvar="MUSTER_TEAM", metavar="NAME", help="The team that asks.")]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON with stable fields instead of text.")]
+AccountArgument = Annotated[str, typer.Argument(metavar="ACCOUNT", help="The account's name.", show_default=False)]
 JobIdArgument = Annotated[str, typer.Argument(metavar="ID", help="The job's id.", show_default=False)]
 
 
@@ -39,3 +40,12 @@ def job_path(job_id: str, part: str = "") -> str:
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", job_id):
         raise Failure(repr(job_id), "cannot be a job's id", hint="muster jobs lists them", code=ExitCode.USAGE)
     return f"/jobs/{job_id}/{part}" if part else f"/jobs/{job_id}"
+
+
+def account_path(account: str, part: str = "") -> str:
+    """The address of an account, or of a part of it. Raises `Failure` for what can be no name of one."""
+    if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", account):
+        raise Failure(
+            repr(account), "cannot be an account's name", hint="muster credits balance lists them", code=ExitCode.USAGE
+        )
+    return f"/credits/accounts/{account}/{part}" if part else f"/credits/accounts/{account}"

@@ -3,7 +3,7 @@
 import os
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -11,6 +11,7 @@ GAP: Final = "  "
 MINUTE_S: Final = 60
 HOUR_S: Final = 3600
 DAY_S: Final = 86400
+MICRO: Final = 1_000_000
 STYLES: Final[Mapping[str, str]] = {  # of states, as SGR parameters
     "running": "32",
     "succeeded": "32;2",
@@ -41,25 +42,53 @@ class Column(NamedTuple):
 def fit(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:
     """The cells, header first, padded to their columns, of as many columns as `width` holds; no cell is cut."""
     table = [[column.title for column in columns], *[list(row) for row in rows]]
-    widths = [max(len(row[i]) for row in table) for i in range(len(columns))]
+    widths = _widths(columns, table)
+    return [_padded(columns, row, widths, _kept(columns, widths, width)) for row in table]
+
+
+def _widths(columns: Sequence[Column], table: Sequence[Sequence[str]]) -> list[int]:
+    return [max(len(row[i]) for row in table) for i in range(len(columns))]
+
+
+def _kept(columns: Sequence[Column], widths: Sequence[int], width: int) -> list[int]:
+    """The columns for which there is room."""
     kept = list(range(len(columns)))
     while sum(widths[i] for i in kept) + len(GAP) * (len(kept) - 1) > width:
         droppable = [i for i in kept if columns[i].drop]
         if not droppable:
             break  # a line longer than the terminal wraps: better than half an id
         kept.remove(max(droppable, key=lambda i: (columns[i].drop, i)))
-    return [[row[i].rjust(widths[i]) if columns[i].right else row[i].ljust(widths[i]) for i in kept] for row in table]
+    return kept
+
+
+def _padded(columns: Sequence[Column], row: Sequence[str], widths: Sequence[int], kept: Sequence[int]) -> list[str]:
+    return [row[i].rjust(widths[i]) if columns[i].right else row[i].ljust(widths[i]) for i in kept]
 
 
 def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
     """The table is on stdout: as wide as the terminal, or with every column when piped."""
+    print_pages(columns, [rows])
+
+
+def print_pages(columns: Sequence[Column], pages: Iterable[Sequence[Sequence[str]]]) -> None:
+    """A table of any length is on stdout, a page at a time. The first one says which columns there is room for.
+
+    A column that has to become wider on a later page is so from there on.
+    """
     terminal = sys.stdout.isatty()
     width = shutil.get_terminal_size().columns if terminal else sys.maxsize
     colour = terminal and "NO_COLOR" not in os.environ
-    for number, cells in enumerate(fit(columns, rows, width)):
-        if number == 0:
-            print(GAP.join(cells).rstrip())
-        else:
+    titles = [column.title for column in columns]
+    widths: list[int] = []
+    kept: list[int] = []
+    for rows in pages:
+        if not widths:
+            widths = _widths(columns, [titles, *rows])
+            kept = _kept(columns, widths, width)
+            print(GAP.join(_padded(columns, titles, widths, kept)).rstrip())
+        widths = [max(pair) for pair in zip(widths, _widths(columns, [titles, *rows]), strict=True)]
+        for row in rows:
+            cells = _padded(columns, row, widths, kept)
             print(GAP.join(styled(cell) if colour else cell for cell in cells).rstrip())
 
 
@@ -72,6 +101,13 @@ def styled(cell: str) -> str:
 def parse_time(text: Any) -> datetime | None:  # noqa: ANN401  # a value of a JSON document
     """The time that a JSON document gives, or None where it gives none."""
     return datetime.fromisoformat(text) if isinstance(text, str) and text else None
+
+
+def credits_of(micro: int) -> str:
+    """Micro-credits as people read them, exactly: `192`, `0.5`, `-0.000001`."""
+    whole, rest = divmod(abs(micro), MICRO)
+    places = f".{rest:06}".rstrip("0") if rest else ""
+    return f"{'-' if micro < 0 else ''}{whole}{places}"
 
 
 def duration(seconds: float) -> str:

@@ -1,23 +1,59 @@
-"""The standing documents that operators set, queues and policy: each only over the one that its writer saw."""
+"""The standing documents that operators set: queues, policy, accounts, prices; each only over the one that its writer saw."""
 
-from typing import Any, Final, NamedTuple
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from events.ask import Accepted, Answer, RefusalCode, Refused, SetDocument, SetPolicy, SetQueues
-from events.base import START, Position, Recorded
+from events.accounts import AccountsSet
+from events.ask import Accepted, Answer, RefusalCode, Refused, SetAccounts, SetDocument, SetPolicy, SetPrices, SetQueues
+from events.base import START, AccountId, Position, Recorded, StandingDocument
+from events.credit import AccountClosed
 from events.log.port import Reader, Unknown
 from events.policy import PolicySet
+from events.prices import PricesSet
 from events.queues import QueuesSet
 from runtime.clock import Clock
 from services.gate import queue_tree
-from services.gate.lane import AWAY, moved
+from services.gate.accounts import accounts_changes, accounts_document, accounts_oddities, checked_accounts, takes_back
+from services.gate.lane import AWAY, LOOKUPS_MAX, moved
 from services.gate.policy import checked_policy, policy_changes, policy_document, policy_oddities
-from services.gate.queues import checked_queues, queues_document
+from services.gate.prices import checked_prices, priced, prices_changes, prices_document, prices_oddities
+from services.gate.problems import refusal
+from services.gate.queues import checked_queues, queues_changes, queues_document
 
-QUEUES: Final = "queues"  # the subjects, each of one document
-POLICY: Final = "policy"
 AGAIN: Final = "try again in a moment: the document that holds already is not written twice"
+DocumentT = TypeVar("DocumentT", bound=StandingDocument)
+
+
+class Kind(NamedTuple):
+    """How one kind of document is read, shown and compared. The functions take documents of its own type, or None."""
+
+    event: type[StandingDocument]
+    checked: Callable[[object, datetime], Any]  # the event that a mapping means, or `Refused`
+    document: Callable[[Any], dict[str, Any]]  # as it is typed
+    changes: Callable[[Any, Any], list[str]]  # from the one before, or None
+
+    @property
+    def subject(self) -> str:
+        """Where it stands in the log, alone."""
+        return self.event.family.name
+
+    def of(self, recorded: Recorded | None) -> StandingDocument | None:
+        """The document that a record holds; None for none that this version can read."""
+        event = recorded.event if recorded else None
+        return event if isinstance(event, self.event) else None
+
+
+QUEUES: Final = Kind(QueuesSet, checked_queues, queues_document, queues_changes)
+POLICY: Final = Kind(PolicySet, checked_policy, policy_document, policy_changes)
+ACCOUNTS: Final = Kind(AccountsSet, checked_accounts, accounts_document, accounts_changes)
+PRICES: Final = Kind(PricesSet, checked_prices, prices_document, prices_changes)
+KINDS: Final[dict[type, Kind]] = {
+    SetQueues: QUEUES, SetPolicy: POLICY, SetAccounts: ACCOUNTS, SetPrices: PRICES
+}  # fmt: skip
 
 
 class Held(NamedTuple):
@@ -37,25 +73,19 @@ class Documents:
 
     async def queues(self) -> Held:
         """The queues that hold, as typed. Raises `Unknown` when the log does not answer."""
-        recorded = await self._log.last(QUEUES)
-        event = recorded.event if recorded else None
-        document = queues_document(event if isinstance(event, QueuesSet) else None)
-        return Held(document, recorded.position if recorded else START, recorded)
+        return await self._held(QUEUES)
 
     async def policy(self) -> Held:
         """The policy that holds, as typed. Raises `Unknown` when the log does not answer."""
-        recorded = await self._log.last(POLICY)
-        event = recorded.event if recorded else None
-        document = policy_document(event if isinstance(event, PolicySet) else None)
-        return Held(document, recorded.position if recorded else START, recorded)
+        return await self._held(POLICY)
 
     async def accounts(self) -> Held:
         """The accounts that hold, as typed. Raises `Unknown` when the log does not answer."""
-        raise NotImplementedError
+        return await self._held(ACCOUNTS)
 
     async def prices(self) -> Held:
         """The prices that hold, as typed. Raises `Unknown` when the log does not answer."""
-        raise NotImplementedError
+        return await self._held(PRICES)
 
     async def prepared(self, ask: SetDocument, by: str) -> "Prepared | Answer":
         """The event that an ask means, with what it changes; or the answer, where there is nothing to write.
@@ -63,29 +93,73 @@ class Documents:
         The document that holds already is accepted whatever the ask replaces: who asks again after a lost answer gets
         the answer that was lost.
         """
-        if not isinstance(ask, SetQueues | SetPolicy):
-            raise NotImplementedError
-        now = self._clock.now()
-        wanted = checked_queues(ask.document, now) if isinstance(ask, SetQueues) else checked_policy(ask.document, now)
+        kind = KINDS[type(ask)]
+        wanted = kind.checked(ask.document, self._clock.now())
         if isinstance(wanted, Refused):
             return wanted
         try:
-            held = await self._log.last(QUEUES if isinstance(ask, SetQueues) else POLICY)
+            return await self._over(kind, wanted, ask, by)
         except Unknown:
             return replace(AWAY, hint=AGAIN)
-        position = held.position if held else START
-        if held is not None and _same(held.event, wanted):
-            return Accepted(position=position, repeated=True, warnings=_warnings(wanted, held))
+
+    async def _held(self, kind: Kind) -> Held:
+        recorded = await self._log.last(kind.subject)
+        return Held(kind.document(kind.of(recorded)), recorded.position if recorded else START, recorded)
+
+    async def _over(self, kind: Kind, wanted: StandingDocument, ask: SetDocument, by: str) -> "Prepared | Answer":
+        """See `prepared`. Raises `Unknown`."""
+        held = await self._log.last(kind.subject)
+        before, position = kind.of(held), held.position if held else START
+        if before is not None and _same(before, wanted):
+            return Accepted(position=position, repeated=True, warnings=await self._warnings(wanted, before))
         if ask.replaces is not None and ask.replaces != position:
             return moved(wanted, held)
+        if isinstance(wanted, AccountsSet):
+            closed = await self._closed([account.name for account in wanted.accounts if not account.closed])
+            if found := takes_back(before if isinstance(before, AccountsSet) else None, wanted, closed):
+                return refusal(found)
         event = replace(wanted, by=by, trace=ask.trace, replaces=ask.replaces)
-        return Prepared(event, position, _changes(event, held), _warnings(event, held))
+        return Prepared(event, position, tuple(kind.changes(before, event)), await self._warnings(event, before))
+
+    async def _closed(self, names: list[AccountId]) -> set[AccountId]:
+        """Those of these accounts that are closed for ever. Raises `Unknown`."""
+        gate = asyncio.Semaphore(LOOKUPS_MAX)
+
+        async def look(name: AccountId) -> bool:
+            async with gate:
+                last = await self._log.last(f"credit.{name}")
+            return last is not None and isinstance(last.event, AccountClosed)
+
+        found = await asyncio.gather(*map(look, names))
+        return {name for name, closed in zip(names, found, strict=True) if closed}
+
+    async def _warnings(self, event: StandingDocument, before: StandingDocument | None) -> tuple[str, ...]:
+        """What is legal in a document and probably not meant, beside the others that hold. Raises `Unknown`."""
+        match event:
+            case QueuesSet():
+                old = before.queues if isinstance(before, QueuesSet) else ()
+                return tuple(queue_tree.oddities(event.queues, old))
+            case PolicySet():
+                return tuple(policy_oddities(event))
+            case AccountsSet():
+                queues, prices = await self._last(QueuesSet), await self._last(PricesSet)
+                was = before if isinstance(before, AccountsSet) else None
+                return tuple(accounts_oddities(event, was, queues, priced=priced(prices, event.at)))
+            case PricesSet():
+                return tuple(prices_oddities(event, await self._last(AccountsSet)))
+            case _:
+                raise AssertionError(event)
+
+    async def _last(self, kind: type[DocumentT]) -> DocumentT | None:
+        """The document of a kind that holds, where this version can read it. Raises `Unknown`."""
+        recorded = await self._log.last(kind.family.name)
+        return recorded.event if recorded and isinstance(recorded.event, kind) else None
 
 
 class Prepared(NamedTuple):
     """A document that may be written."""
 
-    event: QueuesSet | PolicySet
+    event: StandingDocument
     position: Position  # of the one that holds
     changes: tuple[str, ...]
     warnings: tuple[str, ...]
@@ -97,21 +171,5 @@ class Prepared(NamedTuple):
         return replace(answer, changes=self.changes, warnings=self.warnings)
 
 
-def _same(held: object, wanted: QueuesSet | PolicySet) -> bool:
-    if not isinstance(held, type(wanted)):
-        return False
+def _same(held: StandingDocument, wanted: StandingDocument) -> bool:
     return replace(held, at=wanted.at, by=wanted.by, trace=wanted.trace, replaces=wanted.replaces) == wanted
-
-
-def _changes(event: QueuesSet | PolicySet, held: Recorded | None) -> tuple[str, ...]:
-    before = held.event if held else None
-    if isinstance(event, PolicySet):
-        return tuple(policy_changes(before if isinstance(before, PolicySet) else None, event))
-    return tuple(queue_tree.changes(before.queues if isinstance(before, QueuesSet) else (), event.queues))
-
-
-def _warnings(event: QueuesSet | PolicySet, held: Recorded | None) -> tuple[str, ...]:
-    if isinstance(event, PolicySet):
-        return tuple(policy_oddities(event))
-    before = held.event if held else None
-    return tuple(queue_tree.oddities(event.queues, before.queues if isinstance(before, QueuesSet) else ()))

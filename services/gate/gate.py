@@ -15,11 +15,11 @@ from events.ask import (
     Answer,
     Cancel,
     Cordon,
+    OperatorAsk,
     RefusalCode,
     Refused,
     Report,
     SetDocument,
-    SetQueues,
     Submit,
     Uncordon,
 )
@@ -30,6 +30,7 @@ from events.log.port import Log, Unknown
 from events.subjects import family_subject
 from runtime.clock import Clock
 from runtime.logging import get_logger
+from services.gate.account_asks import AccountAsks
 from services.gate.cordons import Cordons
 from services.gate.documents import Documents, Prepared
 from services.gate.lane import NO_ANSWER, WAITING_MAX, Counts, Lane
@@ -64,6 +65,7 @@ class Gate:
         self._settings = Lane(log, waiting_max=waiting_max, group_max=1)
         self.documents = Documents(log, clock)
         self._cordons = Cordons(log, clock)
+        self._account_asks = AccountAsks(log, clock)
         self._reported: OrderedDict[bytes, Position] = OrderedDict()
         self.answers: Counter[tuple[str, str]] = Counter()  # given so far, by what was asked and the outcome
 
@@ -104,12 +106,20 @@ class Gate:
         return self._told("report", await self._report(node_id, report))
 
     async def ask_account(self, ask: AccountAsk, by: str) -> Answer:
-        """Record what an operator asks of an account, under a key that is taken once, for ever."""
-        raise NotImplementedError
+        """Record what an operator asks of an account. Its key again gives the same answer, or a conflict when the ask is another.
+
+        Whether it is done, the control plane decides, once it has read it.
+        """
+        asked = tag_of(ask)
+        problem = _key_problem(ask.key) or _text_problem(ask.trace, ask.reason)
+        fact = problem if problem is not None else await self._account_asks.prepared(ask, by)
+        if isinstance(fact, Accepted | Refused):
+            return self._told(asked, fact)
+        return self._told(asked, await self._recorded(self._asks, [fact]))
 
     async def set_document(self, ask: SetDocument, by: str, *, dry_run: bool = False) -> Answer:
         """Record a document over the one that it replaces. The one that holds already, and a dry run: nothing is written."""
-        asked = "set_queues" if isinstance(ask, SetQueues) else "set_policy"
+        asked = tag_of(ask)
         problem = _text_problem(ask.trace)
         prepared = problem if problem is not None else await self.documents.prepared(ask, by)
         if not isinstance(prepared, Prepared):
@@ -120,7 +130,7 @@ class Gate:
 
     async def cordon(self, ask: Cordon | Uncordon, by: str) -> Answer:
         """Record that nothing new is placed on nodes, or that it is again: of all of them, or nothing is written."""
-        asked = "cordon" if isinstance(ask, Cordon) else "uncordon"
+        asked = tag_of(ask)
         problem = _text_problem(ask.trace, ask.reason)
         facts = problem if problem is not None else await self._cordons.prepared(ask, by)
         if isinstance(facts, Accepted | Refused):
@@ -212,6 +222,11 @@ async def open_gate(log: Log, clock: Clock, *, waiting_max: int = WAITING_MAX) -
             yield gate
         finally:
             running.cancel()
+
+
+def tag_of(ask: OperatorAsk) -> str:
+    """What an ask is called on the wire, and in metrics."""
+    return str(type(ask).__struct_config__.tag)
 
 
 def team_problem(team: TeamId) -> Refused | None:

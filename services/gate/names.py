@@ -6,7 +6,7 @@ import re
 import unicodedata
 from typing import Final
 
-from events.base import JobId, TeamId
+from events.base import AccountId, AskId, JobId, TeamId
 from events.subjects import JOB_NAME_RULE, NAME_RULE, is_job_name, is_name
 
 KEY_MAX: Final = 200  # characters of an idempotency key
@@ -16,8 +16,17 @@ SHOWN_MAX: Final = 60  # characters of a wrong value that an answer repeats
 
 def job_id_for(team: TeamId, key: str) -> JobId:
     """The id of the job that a team asked for under a key: 65 bits of a hash, the same for ever."""
-    digest = hashlib.sha256(f"{team}\0{key}".encode()).digest()
-    return JobId("j" + base64.b32encode(digest).decode().lower()[:13])
+    return JobId("j" + _hashed(team, key))
+
+
+def ask_id_for(account: AccountId, key: str) -> AskId:
+    """The id of what was asked of an account under a key: as that of a job."""
+    return AskId("a" + _hashed(account, key))
+
+
+def _hashed(owner: str, key: str) -> str:
+    digest = hashlib.sha256(f"{owner}\0{key}".encode()).digest()
+    return base64.b32encode(digest).decode().lower()[:13]
 
 
 def is_job_id(text: str) -> bool:

@@ -12,7 +12,7 @@ from services.gate.names import shown
 
 PROBLEMS_MAX: Final = 5  # told in one answer
 
-# Names that people bring along from other schedulers.
+# Names that people bring along from other schedulers; several where documents differ.
 OTHER_NAMES: Final = {
     "cmd": "command",
     "run": "command",
@@ -55,7 +55,7 @@ OTHER_NAMES: Final = {
     "share": "weight",
     "shares": "weight",
     "cohort": "parent",
-    "teams": "children",
+    "teams": "children queues",
     "subqueues": "children",
     "queueing_strategy": "order",
     "stop_policy": "stop",
@@ -65,6 +65,29 @@ OTHER_NAMES: Final = {
     "backfill": "promises",
     "max_evictions": "evictions_max",
     "preempt": "preemption",
+    "team": "queues",
+    "credit": "overdraft",
+    "credit_limit": "overdraft",
+    "overdraw": "overdraft",
+    "closed_until": "closed_through",
+    "month": "closed_through",
+    "effective_from": "from",
+    "since": "from",
+    "starts": "from",
+    "price": "gpu_hour",
+    "prices": "gpu_hour",
+    "rates": "gpu_hour",
+    "gpu_hours": "gpu_hour",
+    "priorities": "classes",
+    "priority": "classes",
+    "factors": "classes",
+    "granularity": "step",
+    "rounding": "step",
+    "installment": "instalment",
+    "charge": "charge_from",
+    "purse": "account",
+    "project": "account",
+    "wallet": "account",
 }
 
 
@@ -122,7 +145,7 @@ def _sentence(detail: ErrorDetails, model: type[BaseModel]) -> tuple[str, str]:
             return f"{place}: must be true or false, not {shown(given)}", ""
         case "enum":
             wanted = str(context["expected"]).replace("'", "").replace(" or ", ", ").split(", ")
-            return f"{place}: must be one of {', '.join(wanted)}, not {shown(given)}", _near(str(given), wanted)
+            return f"{place}: must be one of {', '.join(wanted)}, not {shown(given)}", near(str(given), wanted)
         case _:
             return f"{place}: {detail['msg']}, not {shown(given)}", ""
 
@@ -130,10 +153,10 @@ def _sentence(detail: ErrorDetails, model: type[BaseModel]) -> tuple[str, str]:
 def _did_you_mean(path: tuple[int | str, ...], model: type[BaseModel]) -> str:
     typed = str(path[-1])
     known = [field.alias or name for name, field in _model_at(path[:-1], model).model_fields.items()]
-    other = OTHER_NAMES.get(typed.lower().replace("-", "_"), "")
-    if other in known:
+    others = OTHER_NAMES.get(typed.lower().replace("-", "_"), "").split()
+    if other := next((other for other in others if other in known), ""):
         return f"did you mean {other}?"
-    return _near(typed.lower().replace("-", "_"), known) or f"the fields are {', '.join(known)}"
+    return near(typed.lower().replace("-", "_"), known) or f"the fields are {', '.join(known)}"
 
 
 def _model_at(path: tuple[int | str, ...], model: type[BaseModel]) -> type[BaseModel]:
@@ -145,7 +168,8 @@ def _model_at(path: tuple[int | str, ...], model: type[BaseModel]) -> type[BaseM
     return model
 
 
-def _near(typed: str, known: list[str]) -> str:
+def near(typed: str, known: Sequence[str]) -> str:
+    """`did you mean …?` with the known name that is nearest; empty where none is near."""
     near = difflib.get_close_matches(typed, known, n=1, cutoff=0.6)
     return f"did you mean {near[0]}?" if near else ""
 

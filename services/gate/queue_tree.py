@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from events.queues import Bounds, Queue
+from services.gate.changes import lines
 
 NO_BOUNDS = Bounds()
 
@@ -97,19 +98,8 @@ def _promised(queues: Sequence[Queue], gpu_type: str) -> int:
 
 def changes(before: Sequence[Queue], after: Sequence[Queue]) -> list[str]:
     """What differs, a line a queue: `+` one that comes, `-` one that goes, `~` one that changes."""
-    old, new = ({queue.name: _facts(queue) for queue in queues} for queues in (before, after))
-    told: list[str] = []
-    for name in sorted(old.keys() | new.keys()):
-        was, now = old.get(name), new.get(name)
-        if was is None and now is not None:
-            told.append(f"+ {name}: " + ", ".join(f"{field} {value}" for field, value in now.items()))
-        elif was is not None and now is None:
-            told.append(f"- {name}")
-        elif was is not None and now is not None and was != now:
-            fields = [field for field in dict.fromkeys((*was, *now)) if was.get(field) != now.get(field)]
-            parts = [f"{field} {was.get(field, 'none')} -> {now.get(field, 'none')}" for field in fields]
-            told.append(f"~ {name}: " + ", ".join(parts))
-    return told
+    old, new = ({str(queue.name): _facts(queue) for queue in queues} for queues in (before, after))
+    return lines(old, new, sorted(old.keys() | new.keys()))
 
 
 def _facts(queue: Queue) -> dict[str, str]:

@@ -4,19 +4,19 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Annotated, Any, Final, NamedTuple
 
-import msgspec
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from events.ask import RefusalCode, Refused
 from events.base import TeamId
 from events.queues import Bounds, Queue, QueueOrder, QueuesSet, QueueStop
 from services.gate.durations import COUNT_MAX
-from services.gate.names import name_problem, near_name, shown
+from services.gate.names import shown
+from services.gate.names_typed import NameField
 from services.gate.problems import refusal, refusal_of, wrong
-from services.gate.queue_tree import Problem, Typed, ordered, problems_of
+from services.gate.queue_tree import Problem, Typed, changes, ordered, problems_of
+from services.gate.shape import shaped
 from services.gate.spec import GPU_TYPE
 
-DOCUMENT_BYTES_MAX: Final = 256 * 1024  # of a document, as JSON
 QUEUES_MAX: Final = 2_000
 DEPTH_MAX: Final = 16  # queues above each other
 BOUNDS: Final = ("floor", "limit", "borrowing_limit", "lending_limit")
@@ -28,11 +28,14 @@ def checked_queues(raw: object, at: datetime) -> QueuesSet | Refused:
 
     Two documents that mean the same tree give the same event, however they are written: nested or flat, in any order.
     """
-    problem = _shape_problem(raw)
+    document = shaped(raw, "queues", "queues", EXAMPLE)
+    if isinstance(document, Refused):
+        return document
+    problem = _tree_problem(document)
     if problem is not None:
         return problem
     try:
-        typed = QueuesTyped.model_validate(raw)
+        typed = QueuesTyped.model_validate(document)
     except ValidationError as error:
         return refusal_of(error, QueuesTyped)
     entries = list(_entries(typed.queues, "queues", parent=None))
@@ -54,6 +57,11 @@ def queues_document(queues: QueuesSet | None) -> dict[str, Any]:
         return told | {"children": below} if below else told
 
     return {"queues": [document(queue) for queue in children.get("", [])]}
+
+
+def queues_changes(before: QueuesSet | None, after: QueuesSet) -> list[str]:
+    """What differs, a line a queue."""
+    return changes(before.queues if before else (), after.queues)
 
 
 def _fields_of(queue: Queue) -> dict[str, Any]:
@@ -97,17 +105,6 @@ def _weight(value: object) -> object:
     return value
 
 
-def _name(value: object) -> object:
-    if not isinstance(value, str):
-        yaml_word = isinstance(value, bool)
-        hint = 'YAML takes a bare yes, no, on or off for something else: "no"' if yaml_word else f'"{value}"'
-        raise wrong(f"must be text, not {shown(value)}", f"put quotes around it: {hint}")
-    if problem := name_problem(value):
-        near = near_name(value, 24)
-        raise wrong(problem, f"for example {near}" if near else "")
-    return value
-
-
 def _list(value: object) -> object:
     if not isinstance(value, list | tuple):
         raise wrong(f"must be a list of queues, not {shown(value)}", "each begins with a dash:  - name: research")
@@ -148,7 +145,7 @@ class BoundsTyped(BaseModel):
 class QueueTyped(BoundsTyped):
     """One team, or a group of them."""
 
-    name: Annotated[str, BeforeValidator(_name)] = Field(description="Of the team; 1 to 24 of a-z, 0-9 and -.")
+    name: NameField = Field(description="Of the team; 1 to 24 of a-z, 0-9 and -.")
     parent: str = Field("", description="The queue above it, where it does not stand among that one's children.")
     weight: Annotated[int, BeforeValidator(_weight), Field(ge=0, le=COUNT_MAX)] = Field(
         1, description="Its part among its siblings; 0: only what none of them wants."
@@ -225,18 +222,8 @@ def _parent_problems(entries: list[Entry]) -> Iterator[Problem]:
             yield Problem(f"{place}.parent", told, "leave parent out there, or move the queue")
 
 
-def _shape_problem(raw: object) -> Refused | None:
-    """Why `raw` is not looked at any further: what it is made of, how much, how deep."""
-    if not isinstance(raw, Mapping):
-        message = f"queues: the document must be a mapping with the field queues, not {shown(raw)}"
-        return Refused(code=RefusalCode.INVALID, message=message, hint=EXAMPLE)
-    try:
-        size = len(msgspec.json.encode(raw))
-    except (TypeError, ValueError, RecursionError) as error:
-        return Refused(code=RefusalCode.INVALID, message=f"queues: cannot be written as JSON: {error}")
-    if size > DOCUMENT_BYTES_MAX:
-        message = f"queues: has {size} bytes, {DOCUMENT_BYTES_MAX} is the most"
-        return Refused(code=RefusalCode.TOO_LARGE, message=message)
+def _tree_problem(raw: dict[str, Any]) -> Refused | None:
+    """Why such a tree is not looked at any further: how much it is, how deep."""
     level, depth, number = _children(raw, "queues"), 0, 0
     while level:
         depth, number = depth + 1, number + len(level)

@@ -28,8 +28,8 @@ from runtime.nats import Connection
 from runtime.serve_requests import Served, serving
 from services.gate.gate import Gate
 from services.gate.lane import BUSY
-from services.gate.queues import DOCUMENT_BYTES_MAX
 from services.gate.reports import decoded, invalid
+from services.gate.shape import DOCUMENT_BYTES_MAX
 from services.gate.spec import SPEC_BYTES_MAX, too_large
 
 QUEUE: Final = "gate"

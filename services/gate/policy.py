@@ -7,14 +7,16 @@ from typing import Annotated, Any, Final
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from events.ask import RefusalCode, Refused
-from events.policy import Consolidation, JobOrder, Overrun, PlacePolicy, PolicySet
-from services.gate.durations import COUNT_MAX, Span, WholeSpan, duration
+from events.base import Count
+from events.policy import Bearer, ChargeFrom, Consolidation, JobOrder, Overrun, PlacePolicy, PolicySet, Waived
+from services.gate.durations import COUNT_MAX, SECONDS_MAX, Span, WholeSpan, duration, whole_seconds
 from services.gate.names import shown
 from services.gate.problems import refusal_of, wrong
 
 AGENT_LOST_AFTER_S: Final = 60.0  # when an agent without contact gives its node up, where nobody set it
 PROMISES_MAX: Final = 256  # that the scheduler keeps at once, whatever the policy says
-SPANS: Final = ("suspect_after", "lost_after", "min_runtime", "cool_down", "half_life")  # with `_s` in the event
+INSTALMENT_SHORT_S: Final = 60  # below it, every run without a declared runtime writes a record that often
+SPANS: Final = ("suspect_after", "lost_after", "min_runtime", "cool_down", "half_life", "instalment")  # with `_s` there
 DEFAULT: Final = PolicySet(at=datetime.min)  # noqa: DTZ901 - only its other fields are looked at
 
 NumberField = Annotated[int, Field(ge=0, le=COUNT_MAX)]
@@ -59,6 +61,10 @@ def policy_oddities(policy: PolicySet) -> list[str]:
         )
     if policy.promises > PROMISES_MAX:
         told.append(f"promises is {policy.promises}: no more than {PROMISES_MAX} gangs hold one at once")
+    if policy.instalment_s < INSTALMENT_SHORT_S:
+        told.append(
+            f"instalment is {duration(policy.instalment_s)}: so often each run without a declared runtime is renewed, a record each time"
+        )
     return told
 
 
@@ -120,6 +126,23 @@ class PolicyTyped(BaseModel):
     )
     admitted_ahead: NumberField = Field(
         100, description="Jobs of one shape that a team may have admitted beyond what it is entitled to."
+    )
+    charge_from: ChargeFrom = Field(
+        ChargeFrom.STARTED, strict=False, description="From when on a run is charged, until its GPUs were released."
+    )
+    instalment: Annotated[Count, BeforeValidator(whole_seconds), Field(ge=1, le=SECONDS_MAX)] = Field(
+        3_600,
+        validation_alias=AliasChoices("instalment", "instalment_s"),
+        description="Reserved at a time for a run without a declared runtime, or beyond it.",
+    )
+    waived_failed: Waived = Field(
+        Waived.LOST, strict=False, description="What is not charged of a run that a node, a GPU or we ended."
+    )
+    waived_preempted: Waived = Field(
+        Waived.LOST, strict=False, description="What is not charged of a run that was stopped for others, or moved."
+    )
+    uncovered: Bearer = Field(
+        Bearer.PROVIDER, strict=False, description="Who bears what was used beyond what was reserved."
     )
 
     @model_validator(mode="after")

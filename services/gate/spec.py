@@ -12,6 +12,7 @@ from events.ask import RefusalCode, Refused
 from events.base import TeamId
 from events.job import Checkpoint, JobSpec, OnLost, Priority, Ranks
 from services.gate.names import job_name_problem, near_name, shown
+from services.gate.names_typed import name_typed
 from services.gate.nodes_typed import LabelsField, TaintsField, TopologyField, min_gpus_problem
 from services.gate.problems import refusal_of, wrong
 
@@ -186,6 +187,10 @@ def _job_name(value: object) -> object:
     return value
 
 
+def _account(value: object) -> object:
+    return value if value == "" else name_typed(value)
+
+
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
@@ -251,6 +256,9 @@ class SpecTyped(BaseModel):
     retries_application: Retries = Field(0, description="New attempts after a rank exited with another code than 0.")
     retries_infrastructure: Retries = Field(3, description="New attempts after a failure of ours.")
     on_lost: OnLost = Field(OnLost.RESTART, strict=False, description="What becomes of it when a node is lost.")
+    account: Annotated[str, BeforeValidator(_account)] = Field(
+        "", description="Which of its team's accounts pays; left out: the first that lists its queue."
+    )
 
     @model_validator(mode="after")
     def _shape_agrees(self) -> "SpecTyped":
@@ -308,6 +316,7 @@ class SpecTyped(BaseModel):
             topology=self.topology.meant() if self.topology is not None else None,
             labels=self.labels,
             tolerates=self.tolerates,
+            account=self.account,
         )
 
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from events.ask import Refused
 from events.base import Event, StandingDocument
-from events.policy import Consolidation, JobOrder, Overrun, PlacePolicy, PolicySet
+from events.policy import Bearer, ChargeFrom, Consolidation, JobOrder, Overrun, PlacePolicy, PolicySet, Waived
 from runtime.settings import AgentSettings
 from services.gate.policy import (
     AGENT_LOST_AFTER_S,
@@ -52,6 +52,12 @@ FIELDS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("consolidation: do", {"consolidation": Consolidation.DO}),
     ("half_life: 2d", {"half_life_s": 172_800}),
     ("admitted_ahead: 7", {"admitted_ahead": 7}),
+    ("charge_from: placed", {"charge_from": ChargeFrom.PLACED}),
+    ("instalment: 10m", {"instalment_s": 600}),
+    ("instalment_s: 1", {"instalment_s": 1}),
+    ("waived_failed: all", {"waived_failed": Waived.ALL}),
+    ("waived_preempted: none", {"waived_preempted": Waived.NONE}),
+    ("uncovered: account", {"uncovered": Bearer.ACCOUNT}),
 )
 
 
@@ -89,6 +95,11 @@ def test_every_field_of_the_event_can_be_typed() -> None:
         consolidation=st.sampled_from(Consolidation),
         half_life_s=st.integers(0, 31_536_000),
         admitted_ahead=st.integers(0, 9),
+        charge_from=st.sampled_from(ChargeFrom),
+        instalment_s=st.integers(1, 31_536_000),
+        waived_failed=st.sampled_from(Waived),
+        waived_preempted=st.sampled_from(Waived),
+        uncovered=st.sampled_from(Bearer),
     )
 )
 def test_what_is_shown_means_what_was_set(policy: PolicySet) -> None:
@@ -124,6 +135,13 @@ WRONG = (
     ("placement: bestfit", "placement: must be one of best-fit, first-fit, spread, not 'bestfit'", "did you mean"),
     ("overrun: stop", "overrun: must be one of kill, extend, not 'stop'", ""),
     ("consolidation: yes", "consolidation: must be one of off, propose, do, not true", ""),
+    ("instalment: 0", "instalment: must be 1 or more, not 0", ""),
+    ("instalment: 0.5", "instalment: must be whole seconds, not 0.5", ""),
+    ("installment: 1h", "installment: there is no such field", "did you mean instalment?"),
+    ("waived_failed: some", "waived_failed: must be one of all, lost, none, not 'some'", ""),
+    ("waived_failed: no", "waived_failed: must be one of all, lost, none, not false", ""),
+    ("charge_from: start", "charge_from: must be one of placed, started, not 'start'", "did you mean started?"),
+    ("uncovered: us", "uncovered: must be one of provider, account, not 'us'", ""),
     ("order: ", "order: must be one of fair, priority, fifo, sjf, not null", ""),
 )
 
@@ -151,6 +169,13 @@ def test_agents_must_give_up_before_they_are_given_up() -> None:
     assert policy_oddities(DEFAULT) == []
     (told,) = policy_oddities(replace(DEFAULT, lost_after_s=60.0))
     assert "MUSTER_LOST_AFTER_S" in told
+
+
+def test_an_instalment_that_renews_all_the_time_is_told() -> None:
+    """Each is a record in the log, of every such run."""
+    assert policy_oddities(replace(DEFAULT, instalment_s=60)) == []
+    (told,) = policy_oddities(replace(DEFAULT, instalment_s=59))
+    assert told.startswith("instalment is 59s: so often each run without a declared runtime is renewed")
 
 
 def test_more_promises_than_are_kept_at_once_are_told() -> None:

@@ -55,6 +55,7 @@ def test_everything_can_be_said() -> None:
         topology={"within": "spine", "required": False},
         labels={"fabric": "ib", "generation": 3},
         tolerates=["maintenance", "slow"],
+        account="vision-2026",
     )
     assert spec == JobSpec(
         name="train",
@@ -78,6 +79,7 @@ def test_everything_can_be_said() -> None:
         topology=Topology(within=Domain.SPINE, required=False),
         labels={"fabric": "ib", "generation": "3"},
         tolerates=("maintenance", "slow"),
+        account="vision-2026",
     )
 
 
@@ -151,6 +153,9 @@ def test_two_numbers_of_a_shape_give_the_third(shape: dict[str, Any], gpus: int,
         ({"preemptible": "yes"}, "preemptible: must be true or false, not 'yes'", ""),
         ({"checkpoint": {"signal": "KILL"}}, "checkpoint.signal: must be one of SIGUSR2", ""),
         ({"gpu_types": [1]}, "gpu_types: has 1", ""),
+        ({"account": "Vision"}, "account: 'Vision' has capital letters", "for example vision"),
+        ({"account": 7}, "account: must be text, not 7", 'put quotes around it: "7"'),
+        ({"purse": "vision"}, "purse: there is no such field", "did you mean account?"),
         ({"retries_application": -1}, "retries_application: must be 0 or more, not -1", ""),
     ],
 )
@@ -210,6 +215,13 @@ def test_a_spec_cannot_name_another_team() -> None:
     answer = refused(LEAST | {"team": "sales"})
     assert answer.code is RefusalCode.FORBIDDEN
     assert "'sales'" in answer.message
+
+
+def test_an_account_that_nobody_named_is_none() -> None:
+    """The first that lists its queue pays. Which may be named, the accounts of the moment say: none is looked up here."""
+    assert meant(account="").account == meant().account == ""
+    assert request_hash(meant(account="")) == request_hash(meant())
+    assert meant(account="not-there-yet").account == "not-there-yet"
 
 
 def test_the_hash_tells_specs_apart_and_not_their_spelling() -> None:

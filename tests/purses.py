@@ -10,6 +10,7 @@ from events.credit import CreditEvent, CreditReserved
 from events.job import JobAdmitted, RunStopping, StopCause
 from events.prices import GpuPrice, PriceList, PricesSet
 from events.teller import AdjustmentAsked, GrantAsked
+from projections.cluster.audit.audit import audit
 from projections.cluster.credit.book import Bill, Book
 from projections.cluster.credit.price import cost_micro, list_at, rate_of, stepped_us
 from tests.clusters import World
@@ -17,6 +18,14 @@ from tests.clusters import World
 CREDIT: Final = 1_000_000
 GPU_HOUR_US: Final = 3_600_000_000
 A: Final = AccountId("a")
+BY_HAND: Final = {
+    "one leader",
+    "stopped for a job",
+    "admitted when paid for",
+    "paid by its payer",
+    "priced as the list says",
+    "placed at the prices in force",
+}  # laws of what these tests write in place of rounds
 
 
 class Purse(World):
@@ -113,6 +122,11 @@ class Purse(World):
         """All records of an account."""
         events: list[Event] = [recorded.event for recorded in self.records]
         return [event for event in events if isinstance(event, CreditEvent) and event.account == account]
+
+    def assert_sound(self) -> None:
+        """The independent reading of the log finds nothing, but in what no round decided here: see `reserve` and `put`."""
+        assert [finding for finding in audit(self.records) if finding.law not in BY_HAND] == []
+        assert not self.cluster.unread
 
     def until(self, at: str) -> None:
         """It is so late now: an ISO time, UTC."""

@@ -56,6 +56,8 @@ def settle(entries: Entries) -> None:
         assert bill.end is not None
         if bill.end.outcome is EndedAs.NEVER_PLACED:
             _refund(entries, bill, bill.reserved_micro, RefundCause.NEVER_PLACED)
+        elif bill.committed:  # no round stops there, but what an administrator writes may
+            _refund(entries, bill, bill.reserved_micro, RefundCause.UNUSED)
         else:
             _resolve(entries, bill, bill.end)
 

@@ -38,6 +38,7 @@ WHERE bill.state = 'reserved' AND run.placed_at < $1 AND NOT EXISTS (
     SELECT FROM live.usage_record
     WHERE usage_id > bill.run_id || '-' AND usage_id < bill.run_id || '.' AND ended >= $1)
 """
+GPU_TYPES: Final = "SELECT DISTINCT gpu_type FROM live.node_view WHERE gpu_type <> ''"
 ASKS_WAITING: Final = "SELECT count(*) FROM live.ask_view WHERE state = 'asked'"
 
 
@@ -86,6 +87,11 @@ async def unrecorded_before(db: Pool | Connection, at: datetime) -> int:
     """How many runs that were placed before a time have, up to then, use that is not recorded yet."""
     number: int = await db.fetchval(UNRECORDED_BEFORE, at)
     return number
+
+
+async def gpu_types(db: Pool | Connection) -> list[str]:
+    """The GPU types of all nodes that ever joined."""
+    return [record["gpu_type"] for record in await db.fetch(GPU_TYPES)]
 
 
 async def asks_waiting(db: Pool | Connection) -> int:

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from events.amounts import MICRO, spelled_credits
 from projections.cluster.credit.price import HOUR_US, half_even
-from services.api.schemas import POSITION, Taken
+from services.api.schemas import POSITION, Job, Taken
 from services.gate.gate import REASON_MAX
 from services.gate.names import KEY_MAX
 
@@ -254,3 +254,10 @@ class Bill(BaseModel):
     prices: int = Field(description="Position of the document that its price is from.")
     reserved_at: datetime
     settled_at: datetime | None
+
+
+class JobDetail(Job):
+    """A job with what its user asked for, and what its runs cost."""
+
+    bills: list[Bill] = Field(description="What each of its runs costs, the first one first; empty: nobody pays.")
+    spec: dict[str, Any] | None = Field(description="As checked; null while the event log does not answer.")

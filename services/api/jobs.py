@@ -11,12 +11,14 @@ from fastapi import APIRouter, Query, Response
 from events.base import Position, Recorded, spelled
 from events.job import JobSubmitted
 from events.log.port import Unknown
-from projections.tables import event_index, job_view
+from projections.tables import bill_view, event_index, job_view
 from projections.tables.job_view import JobState
+from services.api.costs import Money, bill_of, costs_of
+from services.api.credit_schemas import JobDetail, money
 from services.api.documents import documents
 from services.api.parts import AtLeast, Here, InHere, Tables, say_position
 from services.api.problems import Troubled, trouble
-from services.api.schemas import Job, JobDetail, Jobs, Listing, Stretch, Timeline
+from services.api.schemas import Job, Jobs, Listing, Stretch, Timeline
 from services.gate.names import shown
 
 router = APIRouter(prefix="/v1", tags=["jobs"])
@@ -35,11 +37,14 @@ async def list_jobs(
     limit, since = listing.limit, listing.since
     async with here.tables(min_position) as tables:
         found = await job_view.jobs(tables.db, which, before=_before(listing.cursor), limit=limit + 1)
-    rows = [row for row in found[:limit] if since is None or row.submitted_at >= _aware(since)]
+        rows = [row for row in found[:limit] if since is None or row.submitted_at >= _aware(since)]
+        costs = await costs_of(here.markets, tables.db, rows, here.clock.now())
     more = len(found) > limit == len(rows)
     say_position(response, tables.position)
     next_cursor = str(rows[-1].submitted) if more else None
-    return Jobs(jobs=[job_of(row) for row in rows], next_cursor=next_cursor, position=tables.position)
+    return Jobs(
+        jobs=[job_of(row, costs[row.job_id]) for row in rows], next_cursor=next_cursor, position=tables.position
+    )
 
 
 @router.get("/jobs/{job_id}")
@@ -47,8 +52,11 @@ async def get_job(job_id: str, here: InHere, response: Response, min_position: A
     """One job. An id may be shortened as long as it is the only one that begins so."""
     async with here.tables(min_position) as tables:
         row = await job_named(tables, job_id)
+        costs = await costs_of(here.markets, tables.db, [row], here.clock.now())
+        bills = await bill_view.bills_of(tables.db, row.job_id)
     say_position(response, tables.position)
-    return JobDetail(**job_of(row).model_dump(), spec=await _spec(here, row))
+    told = job_of(row, costs[row.job_id]).model_dump()
+    return JobDetail(**told, bills=[bill_of(bill) for bill in bills], spec=await _spec(here, row))
 
 
 @router.get("/jobs/{job_id}/timeline", response_model=Timeline)
@@ -105,7 +113,7 @@ def log_away() -> Troubled:
     )
 
 
-def job_of(row: job_view.Job) -> Job:
+def job_of(row: job_view.Job, costs: Money) -> Job:
     """A row as the API shows it."""
     ended_badly = row.state in ENDED and row.state != JobState.SUCCEEDED
     return Job(
@@ -151,6 +159,8 @@ def job_of(row: job_view.Job) -> Job:
         promised=row.promise is not None,
         promised_start=row.promised_start,
         earmarked=row.earmark is not None,
+        account=costs.account,
+        **money(reserves=costs.reserves_micro, cost=costs.charged_micro),
     )
 
 

@@ -19,6 +19,7 @@ from runtime.clock import Clock
 from runtime.nats import Connection
 from runtime.postgres import ABSENT, AWAY, Pool
 from runtime.postgres import Connection as Session
+from services.api.costs import Markets
 from services.api.metrics import FleetMetrics, GateMetrics, Gauges
 from services.api.past import ClosingReader, Past
 from services.api.problems import trouble
@@ -63,6 +64,7 @@ class Here:
         self.fleet_metrics = FleetMetrics()
         self.registry.register(self.fleet_metrics)
         self.shown = Shown(parts.pool)
+        self.markets = Markets(parts.log, parts.clock)
 
     @asynccontextmanager
     async def tables(self, min_position: int | None = None) -> AsyncIterator["Tables"]:

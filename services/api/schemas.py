@@ -187,12 +187,13 @@ class Job(BaseModel):
     promised: bool = Field(description="Whether nodes drain towards it.")
     promised_start: datetime | None = Field(description="As promised now; null where no time can be said.")
     earmarked: bool = Field(description="Whether GPUs are set aside for it, which others give up or have given up.")
-
-
-class JobDetail(Job):
-    """A job with what its user asked for."""
-
-    spec: dict[str, Any] | None = Field(description="As checked; null while the event log does not answer.")
+    account: str = Field(description="That pays for it, or would; empty: it is not charged.")
+    reserves: str | None = Field(
+        description="Credits set aside for its run; of a job that waits, those it needs. Null: none, or not known."
+    )
+    reserves_micro: int | None
+    cost: str = Field(description="Credits that its runs were charged so far.")
+    cost_micro: int
 
 
 class Jobs(BaseModel):

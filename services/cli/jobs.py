@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from services.cli.bills import money_line, print_bills
 from services.cli.client import Client
 from services.cli.detail import detail, short_type
 from services.cli.ended import TERMINAL, code_text, exit_code_of, say_end, wait_for
@@ -123,7 +124,7 @@ def _promise(job: dict[str, Any], now: datetime) -> str:
 
 
 def job(job_id: JobIdArgument, *, as_json: AsJson = False, api_url: ApiUrl = "") -> None:
-    """A job and its timeline from the event log. --json: one document, the job with `timeline`."""
+    """A job, what its runs cost, and its timeline from the event log. --json: one document, the job with `timeline`."""
     with connect(api_url) as client:
         found = client.get(job_path(job_id), thing=job_id)
         timeline = timeline_of(client, job_id)
@@ -133,6 +134,9 @@ def job(job_id: JobIdArgument, *, as_json: AsJson = False, api_url: ApiUrl = "")
         for name, value in _summary(found, client.now):
             print(f"{name:<12}{value}")
         print()
+        if found.get("bills"):
+            print_bills(found["bills"])
+            print()
         print_timeline(timeline)
 
 
@@ -166,6 +170,7 @@ def _summary(job: dict[str, Any], now: datetime) -> list[tuple[str, str]]:
         ("submitted", ago(job.get("submitted_at"), now)),
         ("ran", _running_time(job, now)),
         ("limit", duration(job["max_runtime_s"]) if job.get("max_runtime_s") else ""),
+        ("account", money_line(job)),
         ("stopped for", f"{job['evicted_for']}, {job['evictions']} so far" if job.get("evictions") else ""),
     ]
     return [(name, value) for name, value in lines if value]

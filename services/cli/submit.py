@@ -26,6 +26,13 @@ Timeout = Annotated[
     float | None, typer.Option("--timeout", metavar="SECONDS", min=0, help="Longest wait; the job goes on after it.")
 ]
 
+Account = Annotated[
+    str | None,
+    typer.Option(
+        "--account", metavar="NAME", help="Who pays, of the accounts that the team may charge. Default: the first."
+    ),
+]
+
 DryRun = Annotated[
     bool,
     typer.Option("--dry-run", help="Say what would become of it: when, where, at whose cost. Nothing is submitted."),
@@ -37,6 +44,7 @@ def submit(
     *,
     key: Key = None,
     team: Team = "",
+    account: Account = None,
     wait: Annotated[bool, typer.Option("--wait", help="Stay until the job has ended; exit with its code.")] = False,
     follow: Annotated[bool, typer.Option("--follow", help="Like --wait, with the job's output on stdout.")] = False,
     timeout: Timeout = None,
@@ -47,6 +55,8 @@ def submit(
     """Submit the job described in FILE. Its id, and nothing else, is on stdout (with --follow: on stderr)."""
     with connect(api_url) as client:
         spec = read_spec(file)
+        if account is not None:
+            spec.body["account"] = account
         if dry_run:
             _try(client, spec, team=team, as_json=as_json)
             return
@@ -77,6 +87,7 @@ def run(
     retries: Annotated[int | None, typer.Option("--retries", metavar="N", help="After a rank failed.")] = None,
     key: Key = None,
     team: Team = "",
+    account: Account = None,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Print the id and return at once.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Stay until it has ended, without its output.")] = False,
     timeout: Timeout = None,
@@ -89,7 +100,7 @@ def run(
         "name": name or name_of(command), "command": command, "gpus": gpus, "env": parse_pairs("--env", env or []) or None,
         "workdir": str((Path.cwd() / workdir).resolve()), "gpu_types": gpu_type, "priority": priority,
         "max_runtime": max_runtime, "retries_application": retries, "nodes": nodes, "min_gpus": min_gpus,
-        "topology": within, "labels": parse_pairs("--label", label or []) or None, "tolerates": tolerate,
+        "topology": within, "labels": parse_pairs("--label", label or []) or None, "tolerates": tolerate, "account": account,
     }  # fmt: skip
     spec = Spec({field: value for field, value in given.items() if value is not None}, "run", {})
     with connect(api_url) as client:

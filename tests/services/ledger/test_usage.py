@@ -1,0 +1,225 @@
+"""Usage records: one for each hour of the clock, and the rest at the end; they add up to what is charged."""
+
+from datetime import datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from events.base import NodeId
+from events.credit import CreditCommitted, UsageRecorded, UsageUncovered
+from events.job import StopCause
+from events.node import EndReason
+from events.policy import Bearer, Waived
+from services.ledger import usage
+from tests.purses import CREDIT, GPU_HOUR_US, Purse
+
+MINUTE_US = 60_000_000
+
+
+def records(world: Purse) -> list[UsageRecorded]:
+    """All usage records."""
+    return [entry for entry in world.entries() if isinstance(entry, UsageRecorded)]
+
+
+def hours(world: Purse) -> list[tuple[str, str, float, float]]:
+    """From when to when they are, on the clock; how many GPU-minutes they say, and how many credits."""
+    return [
+        (f"{e.began:%H:%M}", f"{e.ended:%H:%M}", e.gpu_us / MINUTE_US, e.amount_micro / CREDIT) for e in records(world)
+    ]
+
+
+def finish(world: Purse, job_id: str) -> None:
+    """The job's ranks run to their end and its GPUs come back."""
+    (run,) = (run for run in world.cluster.runs.values() if run.job_id == job_id)
+    world.end(run.job_id)
+    world.release(run.job_id)
+    world.round()
+    world.assert_sound()
+
+
+def test_each_hour_of_the_clock_is_recorded_once_it_is_over() -> None:
+    """Ten seconds later: the server's clock may be behind ours."""
+    world = Purse({"n1": 2})
+    world.until("2026-01-01T10:15")
+    job = world.paid("job", on={"n1": 2}, max_runtime_s=36_000)
+    world.until("2026-01-01T11:00:09")
+    world.round()
+    assert hours(world) == []
+    world.until("2026-01-01T11:00:10")
+    world.round()
+    assert hours(world) == [("10:15", "11:00", 90, 1.5)]
+    world.round()
+    assert len(records(world)) == 1
+    world.until("2026-01-01T12:10")
+    world.round()
+    world.until("2026-01-01T12:30")
+    finish(world, job)
+
+    assert hours(world) == [("10:15", "11:00", 90, 1.5), ("11:00", "12:00", 120, 2.0), ("12:00", "12:30", 60, 1.0)]
+    assert [e.usage_id for e in records(world)] == ["job-1-1", "job-1-2", "job-1-3"]
+    assert [e.at for e in records(world)] == [e.began for e in records(world)]
+    assert not any(e.corrects for e in records(world))
+
+
+def test_hours_that_no_round_saw_are_recorded_one_by_one() -> None:
+    """The control plane was away for three hours, and the run goes on."""
+    world = Purse({"n1": 1})
+    world.paid("job", on={"n1": 1}, max_runtime_s=36_000)
+    world.wait(3 * 3_600 + 60)
+    for _ in range(5):
+        world.round()
+
+    assert [(began, ended) for began, ended, *_ in hours(world)] == [
+        ("00:00", "01:00"),
+        ("01:00", "02:00"),
+        ("02:00", "03:00"),
+    ]
+
+
+def test_hours_that_no_round_saw_of_a_run_that_is_over_are_recorded_when_it_is_settled() -> None:
+    """As it was then, whatever changed since: one of its two nodes gave its GPU back early."""
+    world = Purse({"n1": 1, "n2": 1})
+    job = world.paid("job", on={"n1": 1, "n2": 1}, max_runtime_s=36_000)
+    world.wait(5_400)
+    world.end(job, "n2")
+    world.release(job, "n2")
+    world.wait(3_600)
+    finish(world, job)
+
+    assert hours(world) == [
+        ("00:00", "01:00", 120, 2.0),
+        ("01:00", "02:00", 90, 1.5),
+        ("02:00", "02:30", 30, 0.5),
+    ]
+
+
+def test_what_was_recorded_and_is_waived_is_taken_back_by_a_record_of_now() -> None:
+    """All of it, where the policy waives all; the earlier records stay."""
+    world = Purse({"n1": 1}, waived_preempted=Waived.ALL)
+    job = world.paid("job", on={"n1": 1}, max_runtime_s=36_000)
+    world.wait(5_400)
+    world.round()
+    world.stopped(job, StopCause.PREEMPTED)
+    world.end(job, reason=EndReason.STOPPED)
+    world.release(job)
+    world.round()
+
+    (hour, correction) = records(world)
+    assert (hour.gpu_us, hour.amount_micro) == (GPU_HOUR_US, CREDIT)
+    assert (correction.gpu_us, correction.amount_micro) == (-GPU_HOUR_US, -CREDIT)
+    assert (correction.corrects, correction.cause, correction.at) == (True, "preempted", world.at)
+    assert (correction.began, correction.ended) == (hour.began, hour.ended)
+    world.assert_sound()
+
+
+def test_a_node_that_is_lost_later_than_it_was_heard_is_corrected() -> None:
+    """It was heard last at 11:59:30, the hour was recorded at 12:00:10, and the loss is known at 12:01."""
+    world = Purse({"n1": 1}, waived_failed=Waived.NONE)
+    world.until("2026-01-01T11:00")
+    world.paid("job", on={"n1": 1}, max_runtime_s=36_000)
+    world.until("2026-01-01T12:00:10")
+    world.round()
+    world.until("2026-01-01T12:01")
+    world.round({NodeId("n1"): 90.0})
+    world.round({NodeId("n1"): 90.0})
+
+    hour, correction = records(world)
+    assert hour.gpu_us == GPU_HOUR_US
+    assert correction.gpu_us == -30_000_000
+    assert correction.cause == "interrupted"
+    world.assert_sound()
+
+
+@pytest.mark.parametrize("bearer", list(Bearer))
+def test_records_add_up_to_what_is_committed_and_what_the_account_bears(bearer: Bearer) -> None:
+    """A run that used an hour more than was reserved."""
+    world = Purse({"n1": 1}, uncovered=bearer)
+    job = world.paid("job", on={"n1": 1}, max_runtime_s=1_800)
+    world.wait(5_400)
+    world.round()
+    finish(world, job)
+    uncovered = sum(e.amount_micro for e in world.entries() if isinstance(e, UsageUncovered))
+
+    assert uncovered == CREDIT
+    assert sum(e.gpu_us for e in records(world)) == GPU_HOUR_US * 3 // 2
+    assert sum(e.amount_micro for e in records(world)) == CREDIT // 2 + (uncovered if bearer is Bearer.ACCOUNT else 0)
+
+
+def test_a_policy_that_changes_who_bears_it_leaves_sums_right() -> None:
+    """Recorded as the provider's at the hour, charged to the account at the end, which is the same instant."""
+    world = Purse({"n1": 1}, uncovered=Bearer.PROVIDER)
+    job = world.paid("job", on={"n1": 1}, max_runtime_s=1_800)
+    world.wait(3_600)
+    world.end(job)
+    world.release(job)
+    hour = world.at
+    world.policy(uncovered=Bearer.ACCOUNT)
+    world.wait(60)
+    world.round()
+
+    assert sum(e.amount_micro for e in records(world)) == CREDIT
+    assert records(world)[-1].ended == hour
+
+
+def test_a_round_records_so_many_and_the_next_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs whose hour is over; and the hours of one that is over."""
+    monkeypatch.setattr(usage, "RECORDED_MAX", 2)
+    world = Purse({"n1": 4})
+    jobs = [world.paid(f"job-{number}", on={"n1": 1}, max_runtime_s=360_000) for number in range(3)]
+    world.wait(3_700)
+    counts = []
+    for _ in range(3):
+        before = len(records(world))
+        world.round()
+        counts.append(len(records(world)) - before)
+    assert counts == [2, 1, 0]
+    world.wait(6 * 3_600)
+    world.end(jobs[0])
+    world.release(jobs[0])
+    for _ in range(10):
+        world.round()
+    assert [e.usage_id for e in records(world) if e.run_id == "job-0-1"][-1] == "job-0-1-8"
+    assert [e.run_id for e in world.entries() if isinstance(e, CreditCommitted)] == ["job-0-1"]
+    world.assert_sound()
+
+
+def test_use_in_a_month_that_is_closed_is_of_this_one() -> None:
+    """The server's clock ran behind: the run began in a month that was closed a moment ago."""
+    world = Purse({"n1": 1})
+    world.until("2026-02-01T00:01")
+    world.accounts(*world.cluster.credits.payers.by_name.values(), closed_through="2026-01")
+    world.round()
+    assert world.cluster.credits.month_closed == "2026-01"
+    world.until("2026-01-31T23:59")
+    job = world.paid("job", on={"n1": 1}, max_runtime_s=3_600)
+    world.until("2026-02-01T00:05")
+    world.end(job)
+    world.release(job)
+    world.round()
+
+    assert [f"{e.began:%m-%d}" for e in records(world)] == ["01-31", "02-01"]
+    assert [f"{e.at:%m-%d}" for e in records(world)] == ["02-01", "02-01"]
+
+
+@given(
+    st.lists(st.integers(1, 5_000), min_size=1, max_size=6),
+    st.integers(1, 3_000_000_000),
+    st.sampled_from((0, 1, 60, 7_200)),
+)
+def test_however_many_records_there_are_they_add_up_to_one_rounding(waits: list[int], price: int, step_s: int) -> None:
+    """Of the whole, half to even; each of them at least 0."""
+    world = Purse({"n1": 3}, granted=1_000_000)
+    world.prices(h100=price, step_s=step_s)
+    job = world.paid("job", on={"n1": 3}, max_runtime_s=100_000)
+    for wait in waits:
+        world.wait(wait)
+        world.round()
+    finish(world, job)
+    committed = next(e for e in world.entries() if isinstance(e, CreditCommitted))
+
+    assert sum(e.amount_micro for e in records(world)) == committed.amount_micro
+    assert sum(e.gpu_us for e in records(world)) == committed.gpu_us
+    assert min(e.amount_micro for e in records(world)) >= 0
+    assert committed.ended - committed.began == timedelta(seconds=sum(waits))
+    assert isinstance(committed.began, datetime)

@@ -67,7 +67,7 @@ class Charge:
     covers_s: int
     amount_micro: int  # with renewals
     committed_micro: int = -1  # -1: not yet
-    charged_us: int = 0  # by that
+    charged_us: int = 0  # that are due by that
     uncovered_micro: int = 0
     uncovered_here: bool = False  # the account bears that
     refunded: Counter[RefundCause] = field(default_factory=Counter)

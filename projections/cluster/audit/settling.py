@@ -118,7 +118,7 @@ def _committed(books: Books, recorded: Recorded, e: CreditCommitted) -> None:
         return
     for message in _commit_faults(books, charge, charge.over, e):
         books.find(recorded, "charged as used", f"{name_of(e)}: {message}")
-    charge.committed_micro, charge.charged_us = e.amount_micro, e.gpu_us
+    charge.committed_micro, charge.charged_us = e.amount_micro, _due_us(books, charge, charge.over)
     _resolve(books, recorded, charge)
 
 

@@ -19,17 +19,18 @@ from events.credit import (
     RefundCause,
     UsageRecorded,
 )
-from events.node import EndReason, ShareEnded
+from events.node import CheckpointSaved, EndReason, ShareEnded
 from events.policy import ChargeFrom, PolicySet
 from events.prices import GpuPrice, PriceList, PricesSet
 from events.teller import GrantAsked
-from tests.projections.cluster.audit.auditing import AT, TEAM, Book, admitted, placed, succeeded
+from tests.projections.cluster.audit.auditing import AT, TEAM, Book, admitted, lost, placed, requeued, succeeded
 
 ALPHA: Final = AccountId("alpha")
 CREDIT: Final = 1_000_000  # micro-credits
 PER_GPU_S: Final = 1_000  # micro-credits: 3.6 credits an hour
 NANO: Final = 3_600 * PER_GPU_S * 1_000
 SECOND: Final = 1_000_000  # microseconds
+GPUS: Final = 2  # of a job
 
 
 class Paid(Book):
@@ -71,7 +72,8 @@ class Paid(Book):
     def entry(self, kind: type[CreditEvent], account: AccountId = ALPHA, **said: Any) -> Any:
         """The next entry of the account."""
         self.entries[account] = self.entries.get(account, 0) + 1
-        return kind(**({"at": self.now, "account": account, "entry": self.entries[account]} | said))
+        fields: dict[str, Any] = {"at": self.now, "account": account, "entry": self.entries[account]}
+        return kind(**(fields | said))
 
     def ask(self, kind: type[Any] = GrantAsked, *, name: str = "a1", **said: Any) -> AskId:
         """An operator asks something of the account."""
@@ -189,6 +191,59 @@ class Paid(Book):
         index = next(index for index in order if isinstance(self.records[index].event, kind))
         event = self.records[index].event
         self.records[index] = replace(self.records[index], event=how(event) if how else replace(event, **said))
+
+
+class Running(Paid):
+    """A job of two GPUs runs since `began`, of 100 seconds that are reserved."""
+
+    def __init__(self, **policy: Any) -> None:
+        super().__init__(**policy)
+        self.job_id = self.admit()
+        self.place(self.job_id)
+        self.began = self.now
+
+    def ended(self, after_s: float, outcome: Event | None = None) -> None:
+        """It ended so long after."""
+        self.now = self.began + timedelta(seconds=after_s)
+        self.end(self.job_id)
+        self.decide(outcome or succeeded(self.job_id))
+
+    def used(self, seconds: int, *, began_s: int = 0, number: int = 1, **said: Any) -> UsageRecorded:
+        """A record of so many seconds."""
+        began = self.began + timedelta(seconds=began_s)
+        ended = began + timedelta(seconds=seconds)
+        event: UsageRecorded = self.usage(self.job_id, began, ended, number=number, **said)
+        return event
+
+    def paid(self, seconds: int, *, charged_s: int | None = None, **said: Any) -> CreditCommitted:
+        """It ran so long, and pays for all of it or for less."""
+        ended = self.began + timedelta(seconds=seconds)
+        if charged_s is not None:
+            charged = {"gpu_us": GPUS * charged_s * SECOND, "amount_micro": GPUS * charged_s * PER_GPU_S}
+            said = charged | said
+        event: CreditCommitted = self.committed(self.job_id, self.began, ended, **said)
+        return event
+
+    def back(self, seconds: int, cause: RefundCause = RefundCause.UNUSED, **said: Any) -> CreditRefunded:
+        """So many seconds of both are given back."""
+        event: CreditRefunded = self.refunded(self.job_id, GPUS * seconds * PER_GPU_S, cause, **said)
+        return event
+
+    def interrupted(self, after_s: int = 60, saved_s: int | None = None) -> str:
+        """Its node was lost; before that it saved its progress. The id of the record that says it was lost."""
+        ids: dict[str, Any] = {"node_id": "n1", "node_epoch": self.nodes["n1"], "run_id": RunId("job-1")}
+        if saved_s is not None:
+            self.now = self.began + timedelta(seconds=saved_s)
+            self.add(CheckpointSaved(at=self.now, **ids, number=1))
+        self.now = self.began + timedelta(seconds=after_s)
+        self.decide(replace(lost(self, "n1"), silent_s=0.0))
+        proof = self.records[-1].id
+        self.decide(requeued(self.job_id))
+        return proof
+
+    def waived(self, seconds: int, proof: str, cause: RefundCause = RefundCause.INTERRUPTED) -> CreditRefunded:
+        """What was lost is given back."""
+        return self.back(seconds, cause, gpu_us=GPUS * seconds * SECOND, evidence=(proof,))
 
 
 def plus(name: str, amount: int) -> Callable[[Any], Any]:

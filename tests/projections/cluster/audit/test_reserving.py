@@ -63,7 +63,7 @@ def test_good_logs_of_reservations_break_no_law() -> None:
     queues(book, Queue(name=TeamId("org")), Queue(name=TEAM, parent="org"), Queue(name=TeamId("free")))
     book.wait(10)
     urgent = book.submit("urgent", 2, max_runtime_s=90, priority=Priority.URGENT, account="alpha")
-    list_of = {"step_s": 60, "effective_from": in_force.effective_from}
+    list_of: dict[str, Any] = {"step_s": 60, "effective_from": in_force.effective_from}
     said = {"covers_s": 90, "amount_micro": 2 * 120 * PER_GPU_S, **list_of}
     two = (replace(admitted(urgent), at=book.now), book.reserved(urgent, **said))
     book.decide(*two)

@@ -16,12 +16,15 @@ from events.log.port import Unknown
 from projections.tables import unreadable
 from runtime.nats import alive
 from runtime.serve_requests import ask
+from services.api.credit_metrics import purses_of
 from services.api.metrics import fleet_of
 from services.api.parts import Here, InHere
 from services.api.problems import Troubled, trouble
 from services.api.schemas import Check, Ready
+from services.gate.accounts import accounts_schema
 from services.gate.names import shown
 from services.gate.policy import policy_schema
+from services.gate.prices import prices_schema
 from services.gate.queues import queues_schema
 from services.gate.spec import schema
 
@@ -71,14 +74,17 @@ async def metrics(here: InHere) -> Response:
     try:
         async with here.tables() as shown:
             here.fleet_metrics.shown = await fleet_of(shown.db)
+            here.credit_metrics.shown = await purses_of(shown.db)
     except Troubled:
         here.fleet_metrics.shown = None
+        here.credit_metrics.shown = None
     return Response(generate_latest(here.registry), media_type=CONTENT_TYPE_LATEST)
 
 
 @router.get("/schemas/{name}.json")
 async def get_schema(name: str) -> dict[str, Any]:
-    """The JSON Schema of an event by its type, of other messages by name; of what people type: job_spec, queues, policy."""
+    """The JSON Schema of an event by its type, of other messages by name; of what people type: job_spec, queues, policy, accounts,
+    prices."""
     found = _schemas().get(name)
     if found is None:
         names = ", ".join(sorted(_schemas()))
@@ -90,7 +96,8 @@ async def get_schema(name: str) -> dict[str, Any]:
 
 @cache
 def _schemas() -> dict[str, dict[str, Any]]:
-    return schemas(TYPES) | {"job_spec": schema(), "queues": queues_schema(), "policy": policy_schema()}
+    typed = {"job_spec": schema(), "queues": queues_schema(), "policy": policy_schema()}
+    return schemas(TYPES) | typed | {"accounts": accounts_schema(), "prices": prices_schema()}
 
 
 async def _end(here: Here) -> Position | None:

@@ -20,6 +20,7 @@ from runtime.nats import Connection
 from runtime.postgres import ABSENT, AWAY, Pool
 from runtime.postgres import Connection as Session
 from services.api.costs import Markets
+from services.api.credit_metrics import CreditMetrics
 from services.api.metrics import FleetMetrics, GateMetrics, Gauges
 from services.api.past import ClosingReader, Past
 from services.api.problems import trouble
@@ -63,6 +64,8 @@ class Here:
         self.gauges = Gauges(self.registry)
         self.fleet_metrics = FleetMetrics()
         self.registry.register(self.fleet_metrics)
+        self.credit_metrics = CreditMetrics()
+        self.registry.register(self.credit_metrics)
         self.shown = Shown(parts.pool)
         self.markets = Markets(parts.log, parts.clock)
 

@@ -27,6 +27,13 @@ AWAY: Final = (  # what a reader meets while the server is down, starting, stopp
     asyncpg.InsufficientResourcesError,
 )
 ABSENT: Final = (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError)  # the tables are not made yet
+PASSING: Final = (  # what ends a transaction that may well be begun again
+    *AWAY,
+    *ABSENT,
+    asyncpg.InternalClientError,  # what asyncpg says of a rollback when the session ended inside a statement
+    asyncpg.TransactionRollbackError,
+    asyncpg.ObjectNotInPrerequisiteStateError,
+)
 UNREACHABLE: Final = (  # by a process that starts before the server, or before the database is made
     OSError,
     asyncpg.CannotConnectNowError,

@@ -4,6 +4,7 @@ Read once, in `services/main.py`, and passed on as arguments. A class for anothe
 """
 
 import re
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -18,6 +19,7 @@ GPUS: Final = re.compile(r"nvml|simulated:(\d{1,4})(:[A-Za-z0-9-]{1,24})?")
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Port = Annotated[int, Field(ge=0, le=65_535)]
+Networks = Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode]
 
 
 class CommonSettings(BaseSettings):
@@ -84,6 +86,23 @@ class ReaderSettings(CommonSettings):
     """Those of processes that only read the log: projector, rebuild, verify."""
 
     nats_user: str = "reader"
+
+
+class WebhooksSettings(CommonSettings):
+    """Those of the part that sends webhooks."""
+
+    nats_user: str = "reader"
+    webhooks_allow: Networks = Field(
+        (),
+        max_length=64,
+        description="Networks that webhooks may be sent to although they are not of the public internet, by commas.",
+    )
+    webhooks_kept_days: int = Field(30, ge=1, le=3_650, description="Days that ended deliveries are kept.")
+
+    @field_validator("webhooks_allow", mode="before")
+    @classmethod
+    def _networks_by_commas(cls, value: Any) -> Any:  # noqa: ANN401 - as typed
+        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
 
 class DispatcherSettings(CommonSettings):

@@ -14,6 +14,7 @@ from runtime.fault import Fault
 from runtime.nats import Login, connect
 from runtime.postgres import create_pool
 from services.main.local import CLOCK
+from services.webhooks import schema as webhooks
 
 SUSPECT_SHARE: Final = 1 / 3  # of the time until a node is lost
 TRIES_MAX: Final = 10  # to set a policy that others set too
@@ -86,5 +87,6 @@ async def migrate(dsn: str) -> None:
     try:
         async with pool.acquire() as connection:
             await create(connection, LIVE)
+            await webhooks.create(connection)
     finally:
         await pool.close()

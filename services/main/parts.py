@@ -1,8 +1,9 @@
 """The parts of the control plane, each made of its pieces and run until it is told to stop."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from importlib.metadata import version
 from typing import Final, TypeVar
 from uuid import uuid4
@@ -34,6 +35,7 @@ from runtime.settings import (
     DispatcherSettings,
     GateSettings,
     ReaderSettings,
+    WebhooksSettings,
 )
 from runtime.stopping import Stop, run_until_stopped
 from services.api.app import open_api
@@ -45,13 +47,15 @@ from services.dispatcher.service import Dispatcher
 from services.gate.gate import open_gate
 from services.gate.serve import serve
 from services.main.local import CLOCK
+from services.webhooks.post import Post
+from services.webhooks.run import Webhooks
 
 logger = get_logger(__name__)
 
 BEAT_EVERY_S: Final = 0.5  # of a control plane, so that it knows that beats come through
 LOG_WITHIN_S: Final = 60.0  # for a log that is being founded
 LOG_EVERY_S: Final = 0.5
-TABLES_AGAIN_S: Final = 5.0
+LOOK_AGAIN_S: Final = 5.0  # at what an operator has to mend
 
 Trouble = TypeVar("Trouble", Fault, LogFault)
 Settings = TypeVar("Settings", bound=CommonSettings)
@@ -248,7 +252,37 @@ async def projecting(reader: Reader, pool: Pool) -> None:
             await project(reader, pool, Progress())
         except Fault as fault:
             logger.error("tables_stand_still", code=fault.code, sentence=fault.sentence, hint=fault.hint)
-            await asyncio.sleep(TABLES_AGAIN_S)
+            await asyncio.sleep(LOOK_AGAIN_S)
+
+
+async def webhooks(stop: Stop) -> None:
+    """Events were sent to whoever wants them until `stop`."""
+    settings = read(WebhooksSettings)
+    async with connected(settings, "webhooks") as connection:
+        await standing_log(connection, settings)
+    async with (
+        reading(settings) as reader,
+        database(settings, "webhooks") as pool,
+        Post(CLOCK, settings.webhooks_allow) as post,
+    ):
+        kept = timedelta(days=settings.webhooks_kept_days)
+        await run_until_stopped(stop, sending(lambda: Webhooks(reader, pool, post, CLOCK, kept=kept)))
+
+
+async def sending(make: Callable[[], Webhooks]) -> None:
+    """Never returns. What an operator has to mend is said, and looked at again; nothing is sent meanwhile."""
+    while True:
+        try:
+            await make().run()
+        except* Fault as faults:
+            _stands_still(first_of(faults))
+        except* LogFault as faults:
+            _stands_still(first_of(faults))
+        await asyncio.sleep(LOOK_AGAIN_S)
+
+
+def _stands_still(fault: Fault | LogFault) -> None:
+    logger.error("webhooks_stand_still", code=fault.code, sentence=str(fault), hint=fault.hint)
 
 
 @asynccontextmanager

@@ -26,6 +26,7 @@ PARTS: Final[Mapping[str, Part]] = {
     "gate": parts.gate,
     "api": parts.api,
     "projector": parts.projector,
+    "webhooks": parts.webhooks,
 }
 COLLECT_EVERY: Final = (50_000, 20, 50)  # allocations of the youngest, then of each older generation
 TOGETHER: Final = frozenset({"control", "dispatcher"})  # one fold serves both

@@ -196,7 +196,7 @@ class Up:
         }
         return [
             Program(name="control", argv=_part("control", "dispatcher"), env=shared | self._login("control")),
-            Program(name="front", argv=_part("gate", "api", "projector"), env=shared | self._login("gate")),
+            Program(name="front", argv=_part("gate", "api", "projector", "webhooks"), env=shared | self._login("gate")),
             *(self._agent(node_id) for node_id in plan.node_ids),
         ]
 

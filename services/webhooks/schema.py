@@ -1,0 +1,28 @@
+"""Where endpoints and deliveries are kept: a schema of its own, which no rebuild of the tables touches."""
+
+import logging
+from pathlib import Path
+from typing import Any, Final, cast
+
+from pogo_core.util import migrate
+
+import migrations
+from runtime.postgres import Connection
+
+SCHEMA: Final = "webhooks"
+MIGRATIONS: Final = Path(migrations.__file__).parent / "webhooks"
+MIGRATE_LOCK: Final = 0x6D757374_00000011
+
+_quiet = logging.getLogger("musterbook.migrations.webhooks")
+_quiet.setLevel(logging.ERROR)  # the tool warns of every file that it applies
+
+
+async def create(conn: Connection) -> None:
+    """The schema is there with all its tables, whoever else makes it at the same time."""
+    async with conn.transaction():
+        await conn.execute("SELECT pg_advisory_xact_lock($1)", MIGRATE_LOCK)
+        await conn.execute(f'CREATE SCHEMA IF NOT EXISTS "{SCHEMA}"')
+        before = await conn.fetchval("SELECT current_setting('search_path')")
+        await conn.execute(f'SET LOCAL search_path TO "{SCHEMA}"')
+        await migrate.apply(cast("Any", conn), MIGRATIONS, schema_name=SCHEMA, logger=_quiet)
+        await conn.execute("SELECT set_config('search_path', $1, true)", before)

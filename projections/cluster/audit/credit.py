@@ -1,5 +1,6 @@
 """The auditor's reading of accounts: entries in order, what operators asked done once, accounts and months closed for ever."""
 
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -21,6 +22,9 @@ from events.queues import QueuesSet
 from events.teller import AdjustmentAsked, GrantAsked
 from projections.cluster.audit.books import Books
 from projections.cluster.audit.purses import Debt, Purse, name_of
+
+
+MONTH: Final = re.compile(r"[1-8][0-9]{3}-(0[1-9]|1[0-2])")
 
 
 def _accounts_set(books: Books, recorded: Recorded, e: AccountsSet) -> None:
@@ -50,8 +54,12 @@ def _entry(books: Books, recorded: Recorded, e: CreditEvent) -> None:
     purse.entry = e.entry
 
 
-def _asked(books: Books, _recorded: Recorded, e: GrantAsked | AdjustmentAsked) -> None:
+def _asked(books: Books, recorded: Recorded, e: GrantAsked | AdjustmentAsked) -> None:
     purse = books.credit.purses.get(e.account)
+    if e.ask_id in books.credit.asked:
+        books.find(recorded, "asked once", f"{type(e).__name__} {e.ask_id} of {e.account} was asked before")
+        return
+    books.credit.asked.add(e.ask_id)
     if purse is not None and not purse.closed:  # any other is never answered
         books.credit.asks[e.ask_id] = e
 
@@ -138,7 +146,11 @@ def _account_closed(books: Books, recorded: Recorded, e: AccountClosed) -> None:
 
 def _period_closed(books: Books, recorded: Recorded, e: PeriodClosed) -> None:
     """Months are closed one after the other, once they are over, asked for, and recorded to their end."""
-    credit, end = books.credit, _end(e.month)
+    credit = books.credit
+    if not MONTH.fullmatch(e.month):
+        books.find(recorded, "months in order", f"{e.month!r} is no month")
+        return
+    end = _end(e.month)
     through = credit.accounts.at(books.decided_at).closed_through
     due = through if not credit.month else f"{_end(credit.month):%Y-%m}"
     if e.month != due or e.month > through:

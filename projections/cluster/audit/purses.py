@@ -19,6 +19,7 @@ from events.teller import AdjustmentAsked, GrantAsked
 T = TypeVar("T")
 US: Final = timedelta(microseconds=1)
 SECOND: Final = 1_000_000  # microseconds
+AGES: Final = timedelta(days=366_000)  # what lasts longer counts as this
 NANO_US: Final = 3_600 * 10**6 * 10**3  # a GPU-hour in GPU-microseconds, times the nano-credits of a micro-credit
 
 
@@ -127,7 +128,7 @@ class Charge:
     @property
     def covered_until(self) -> datetime | None:
         """Until when what is reserved lasts."""
-        return self.since + timedelta(seconds=self.covers_s) if self.since is not None else None
+        return self.since + min(timedelta(seconds=self.covers_s), AGES) if self.since is not None else None
 
     def is_of(self, e: CreditEvent) -> bool:
         """Whether an entry that names its run is about this reservation in every other way too."""
@@ -220,6 +221,7 @@ class CreditBooks:
     lives: dict[NodeId, NodeEpoch] = field(default_factory=dict)
     silent: dict[NodeId, datetime] = field(default_factory=dict)  # suspects, and when they were heard last
     asks: dict[AskId, GrantAsked | AdjustmentAsked] = field(default_factory=dict)
+    asked: set[AskId] = field(default_factory=set)  # ever
     debts: dict[Debt, int] = field(default_factory=dict)
     commits: dict[Debt, int] = field(default_factory=dict)  # what may still be given back of each
     month: str = ""  # the last that is closed

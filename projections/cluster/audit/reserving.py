@@ -15,6 +15,7 @@ from projections.cluster.audit.purses import SECOND, Admitted, Charge, Payer, co
 
 NOBODY: Final = AccountId("")  # somebody has to pay, and nobody may
 FACTOR_OF_ONE: Final = 1_000
+LONGEST_S: Final = 10 * 366 * 86_400  # a declared runtime counts as no more
 
 
 def before_reading(books: Books, recorded: Recorded | None) -> None:
@@ -52,13 +53,14 @@ def _find_payer(books: Books, team: TeamId, named: str) -> AccountId | None:
     path = list(_path(books, team))
     if named:
         found = next((one for one in accounts if one.name == named and set(one.queues) & set(path)), None)
-        return _open((found,) if found is not None else ())
+        return _open(books, (found,) if found is not None else ())
     nearest = next((queue for queue in path if any(queue in one.queues for one in accounts)), None)
-    return _open(tuple(one for one in accounts if nearest in one.queues)) if nearest is not None else None
+    return _open(books, tuple(one for one in accounts if nearest in one.queues)) if nearest is not None else None
 
 
-def _open(accounts: tuple[Account, ...]) -> AccountId:
-    return next((one.name for one in accounts if not one.closed), NOBODY)
+def _open(books: Books, accounts: tuple[Account, ...]) -> AccountId:
+    """The first that may pay. One that was closed stays closed, whatever the document says of it now."""
+    return next((one.name for one in accounts if not (one.closed or books.credit.purses[one.name].closed)), NOBODY)
 
 
 def _path(books: Books, team: TeamId) -> Iterator[str]:
@@ -107,7 +109,7 @@ def _price_faults(books: Books, e: CreditReserved, at: datetime) -> Iterator[str
 def _quote_faults(books: Books, e: CreditReserved, spec: JobSpec) -> Iterator[str]:
     """What differs from what such a job costs."""
     policy = books.credit.policies.at(books.decided_at)
-    covers_s = spec.max_runtime_s or policy.instalment_s
+    covers_s = min(spec.max_runtime_s or max(1, policy.instalment_s), LONGEST_S)
     if (e.gpus, e.covers_s, e.declared) != (spec.gpus, covers_s, bool(spec.max_runtime_s)):
         yield f"{e.gpus} GPUs for {e.covers_s} s, the job asks for {spec.gpus} for {covers_s}"
     if e.charge_from is not policy.charge_from:

@@ -115,6 +115,14 @@ def _after_its_end(book: Paid) -> None:
     book.decide(book.entry(CreditGranted, ask_id=AskId("a2"), amount_micro=1))
 
 
+def _asked_twice(book: Paid) -> None:
+    book.ask(name="grant", amount_micro=1)
+
+
+def _no_month(book: Paid) -> None:
+    book.decide(PeriodClosed(at=book.now, month="soon"))
+
+
 def _granted_unasked(book: Paid) -> None:
     book.decide(book.entry(CreditGranted, ask_id=AskId("a2"), amount_micro=1))
 
@@ -218,6 +226,8 @@ PLANTED: Final[list[tuple[Callable[[Paid], None], str]]] = [
     (_entry_left_out, "entries in order"),
     (_entry_twice, "entries in order"),
     (_after_its_end, "nothing after closing"),
+    (_asked_twice, "asked once"),
+    (_no_month, "months in order"),
     (_granted_unasked, "asked for, and answered once"),
     (_granted_twice, "asked for, and answered once"),
     (_granted_after_it_was_refused, "asked for, and answered once"),

@@ -83,9 +83,8 @@ def accounts_oddities(
             told.append(f"account {account.name} lists no queue: it pays for no job")
         unknown = [queue for queue in account.queues if queue not in known]
         if unknown:
-            hint = near(unknown[0], sorted(known))
             told.append(
-                f"account {account.name}: no queue is named {', '.join(unknown)}" + (f"; {hint}" if hint else "")
+                f"account {account.name} lists {_some(unknown)}, and no queue is named so" + _meant(unknown, known)
             )
     if not priced and any(account.queues and not account.closed for account in accounts.accounts):
         told.append("no price is in force: jobs that these accounts pay for wait until there is one")
@@ -203,7 +202,9 @@ class AccountTyped(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid", title="Account")
 
-    name: NameField = Field(description="1 to 24 of a-z, 0-9 and -.")
+    name: NameField = Field(
+        description="Of the account; 1 to 24 of a-z, 0-9 and -. For ever: an account is known by it."
+    )
     queues: Annotated[tuple[NameField, ...], BeforeValidator(_queues), AfterValidator(_once)] = Field(
         (), description="It pays for their jobs, and for those of queues below them."
     )

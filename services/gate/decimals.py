@@ -49,10 +49,10 @@ def decimal_schema(description: str) -> dict[str, Any]:
 
 
 def _micro(value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value * MICRO
     if isinstance(value, str):
         text = value.strip()
-    elif isinstance(value, int) and not isinstance(value, bool):
-        text = str(value) if abs(value) <= CREDITS_MAX else ""
     elif isinstance(value, float) and abs(value) < NUMBER_MAX:
         text = format(Decimal(repr(value)), "f")
     elif isinstance(value, float) and abs(value) < CREDITS_MAX:

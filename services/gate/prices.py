@@ -120,8 +120,9 @@ def _fields_of(one: PriceList) -> dict[str, Any]:
 
 def _facts(one: PriceList) -> dict[str, str]:
     prices = {price.gpu_type or ANY: spelled_credits(price.micro_per_gpu_hour) for price in one.prices}
-    factors = {factor.priority.value: spelled_credits(factor.milli * MILLI) for factor in one.factors}
-    return prices | factors | {"step": str(duration(one.step_s))}
+    # With a colon, which no type has: a type may be called "low".
+    factors = {f"{factor.priority.value}:": spelled_credits(factor.milli * MILLI) for factor in one.factors}
+    return prices | factors | {"step:": str(duration(one.step_s))}
 
 
 def _order_problems(lists: Sequence["PriceListTyped"]) -> Iterator[Wrong]:

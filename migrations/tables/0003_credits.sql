@@ -23,6 +23,7 @@ CREATE TABLE account_view (
     position bigint NOT NULL
 ) WITH (fillfactor = 50);
 
+-- Statements are added up by kind: from the index alone.
 CREATE TABLE credit_entry (
     account text COLLATE "C",
     entry bigint,
@@ -46,9 +47,10 @@ CREATE TABLE credit_entry (
     at timestamptz NOT NULL,
     position bigint NOT NULL,
     event_id text NOT NULL,
-    PRIMARY KEY (account, entry)
+    PRIMARY KEY (account, entry) INCLUDE (kind, amount_micro)
 );
 CREATE INDEX credit_entry_by_time ON credit_entry (account, at, entry);
+CREATE INDEX credit_entry_charged ON credit_entry (account, at, entry) WHERE kind IN ('granted', 'adjusted');
 
 -- `month` is the one that a record counts in: that of `counted_at`, the CloudEvents time, in UTC.
 CREATE TABLE usage_record (
@@ -74,8 +76,8 @@ CREATE TABLE usage_record (
     event_id text NOT NULL
 );
 CREATE INDEX usage_record_in_order ON usage_record (position);
-CREATE INDEX usage_record_of_month ON usage_record (month, position);
 CREATE INDEX usage_record_of_account ON usage_record (account, month, position);
+CREATE INDEX usage_record_charged ON usage_record (month, account, began, usage_id);
 
 CREATE TABLE bill_view (
     run_id text COLLATE "C" PRIMARY KEY,
@@ -121,6 +123,7 @@ CREATE TABLE ask_view (
     position bigint NOT NULL
 );
 CREATE INDEX ask_view_of_account ON ask_view (account, asked_at, ask_id);
+CREATE INDEX ask_view_waiting ON ask_view (asked_at) WHERE state = 'asked';
 
 CREATE TABLE period_view (
     month text COLLATE "C" PRIMARY KEY,

@@ -83,8 +83,10 @@ async def metrics(here: InHere) -> Response:
 
 @router.get("/schemas/{name}.json")
 async def get_schema(name: str) -> dict[str, Any]:
-    """The JSON Schema of an event by its type, of other messages by name; of what people type: job_spec, queues, policy, accounts,
-    prices."""
+    """The JSON Schema of an event by its type, of other messages by name; and of what people type.
+
+    That is job_spec, queues, policy, accounts and prices.
+    """
     found = _schemas().get(name)
     if found is None:
         names = ", ".join(sorted(_schemas()))

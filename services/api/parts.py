@@ -27,6 +27,7 @@ from services.api.problems import trouble
 from services.api.sse import Streams
 from services.api.tail import Tail
 from services.gate.gate import Gate
+from services.webhooks.address import Network
 
 READ_S: Final = 10.0  # for all that one request reads from the tables
 BEHIND_S: Final = 10.0  # how long a request waits for the tables to show a position
@@ -43,6 +44,7 @@ class Parts:
     subjects: Subjects
     clock: Clock
     open_reader: Callable[[], ClosingReader]  # of the log, over a connection of its own
+    webhooks_allow: tuple[Network, ...] = ()  # that are not of the public internet
 
 
 class Here:
@@ -55,6 +57,7 @@ class Here:
         self.connection = parts.connection
         self.subjects = parts.subjects
         self.clock = parts.clock
+        self.webhooks_allow = parts.webhooks_allow
         self.tail = tail
         self.past = Past(parts.open_reader)
         self.streams = Streams()

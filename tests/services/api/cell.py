@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from ipaddress import ip_network
 from typing import Any
 
 import httpx
@@ -143,6 +144,7 @@ async def open_cell(nats: EmbeddedNats, system: Connection, dsn: str) -> AsyncIt
             subjects=SUBJECTS,
             clock=CLOCK,
             open_reader=lambda: reader_of(nats),
+            webhooks_allow=(ip_network("127.0.0.0/8"),),
         )
         url = await stack.enter_async_context(open_api(parts, host="127.0.0.1", port=0))
         http = await stack.enter_async_context(httpx.AsyncClient(base_url=url, timeout=20.0))

@@ -6,14 +6,15 @@ from typing import Any, Final
 
 from events.accounts import Account, AccountsSet
 from events.base import AccountId, AskId, Event, JobId, Position, TeamId, run_id_of
-from events.credit import CreditEvent, CreditReserved
+from events.credit import CreditEvent, CreditReserved, Rate
 from events.job import JobAdmitted, RunStopping, StopCause
+from events.policy import ChargeFrom
 from events.prices import GpuPrice, PriceList, PricesSet
 from events.teller import AdjustmentAsked, GrantAsked
 from projections.cluster.audit.audit import audit
 from projections.cluster.credit.book import Bill, Book
 from projections.cluster.credit.price import cost_micro, list_at, rate_of, stepped_us
-from tests.clusters import World
+from tests.clusters import BEGIN, World
 
 CREDIT: Final = 1_000_000
 GPU_HOUR_US: Final = 3_600_000_000
@@ -145,3 +146,28 @@ def told(events: list[Event]) -> list[tuple[str, float]]:
         for event in events
         if isinstance(event, CreditEvent)
     ]
+
+
+def a_bill(job: str = "job", **said: Any) -> Bill:
+    """A reservation for the first run of a job: one GPU for an hour, at 1 credit, but for what is said."""
+    rates = (Rate("h100", CREDIT * 1_000),)
+    return Bill(
+        run_id=run_id_of(JobId(job), 1),
+        job_id=JobId(job),
+        team=TeamId("t"),
+        **{
+            "account": A,
+            "reservation": 1,
+            "reserved_at": BEGIN,
+            "reserved_micro": CREDIT,
+            "age": Position(1),
+            "gpus": 1,
+            "covers_s": 3_600,
+            "declared": True,
+            "rates": rates,
+            "step_s": 0,
+            "charge_from": ChargeFrom.STARTED,
+            "prices": Position(1),
+            **said,
+        },
+    )

@@ -6,10 +6,11 @@ A job that may not, and is like none that may, is told why; so is one that may n
 from typing import Final
 
 from events.base import Event, JobId, TeamId
-from events.job import IMPOSSIBLE, HoldCode, JobAdmitted, JobRejected, JobSpec
+from events.credit import CreditReserved
+from events.job import IMPOSSIBLE, UNPAID, HoldCode, JobAdmitted, JobRejected, JobSpec
 from projections.cluster.holds import holds
 from projections.cluster.index import line_of
-from projections.cluster.job import Job, JobState, Shape
+from projections.cluster.job import WANT_NOTHING, Job, JobState, Shape
 from projections.cluster.quota.bounds import Request
 from projections.cluster.quota.entitlement import Standing
 from projections.cluster.state import Cluster, Line
@@ -17,51 +18,71 @@ from projections.cluster.tick import Tick
 from services.admission.lineup import Lineup
 from services.admission.pending import REJECTED_MAX, rejected
 from services.admission.possible import Possible, least_gpus
-from services.admission.withdraw import withdrawn
+from services.admission.spend import spend
+from services.admission.till import Till
+from services.admission.unpaid import Unpaid
+from services.admission.withdraw import repriced, withdrawn
 
 CORRECTED_MAX: Final = 4  # times in a round: floors over all types follow what is wanted, and what is possible them
 ADMITTED_MAX: Final = 1_000  # in one round, so that it stays below 100 ms; the rest is the next round's
+UNPAID_MAX: Final = 1_000  # jobs found to be unpaid in one round, likewise
+BEHIND_OTHERS: Final = frozenset({HoldCode.OVER_ENTITLEMENT, HoldCode.BEHIND})  # said of no job that cannot be paid for
 
 
 def decide(cluster: Cluster, tick: Tick) -> list[Event]:
     """Admission's part of a round, in the order of the policy; of jobs that are alike the first stands for all.
 
     A job that may not run holds up none behind it that needs something else, but in a strict queue, where it holds up
-    all that want the same GPU type.
+    all that want the same GPU type. One that cannot be paid for stands for nobody: those like it may cost less.
     """
-    possible = Possible(cluster)
-    standing = _standing(cluster, tick, possible)
+    till = Till(cluster, tick)
+    spent = spend(cluster, tick, till)
+    possible, unpaid = Possible(cluster), Unpaid(cluster, till)
+    standing = _standing(cluster, tick, possible, unpaid)
     withdrawals, reasons = withdrawn(cluster, tick, standing, possible)
-    desk = Desk(cluster, tick, standing, possible)
+    withdrawals += repriced(cluster, tick, till, besides=reasons)
+    desk = Desk(cluster, tick, standing, possible, till)
     desk.admit_earmarked()
-    lines = Lineup(cluster, tick.at)
-    while lines and len(desk.events) < ADMITTED_MAX:
+    desk.pass_over(unpaid)
+    lines = Lineup(cluster, tick.at, unpaid)
+    while lines and len(desk.decided) < ADMITTED_MAX:
         line, job = lines.first()
         if desk.look_at(line, job):
             lines.advance()
         else:
             lines.drop()
     rejections = [] if lines else rejected(cluster, tick, desk.decided)
-    codes = desk.reasons()
+    codes, unpaid_jobs = desk.reasons(), desk.unpaid
     if lines or len(rejections) == REJECTED_MAX:  # a new job that was told of would no longer be turned away
         codes = {line: code for line, code in codes.items() if line.hold is not HoldCode.NOT_EVALUATED}
+        unpaid_jobs = {job_id: code for job_id, code in unpaid_jobs.items() if not _is_new(cluster.jobs[job_id])}
     moved_on = dict.fromkeys([*desk.decided, *(event.job_id for event in rejections)])
-    told = holds(cluster, tick, cluster.queue, codes, jobs={**desk.last_said(reasons), **desk.due, **moved_on})
-    return [*withdrawals, *desk.events, *rejections, *told]
+    jobs = {**unpaid.codes, **desk.last_said(reasons), **unpaid_jobs, **desk.due, **moved_on}
+    return [*withdrawals, *spent, *desk.events, *rejections, *holds(cluster, tick, cluster.queue, codes, jobs=jobs)]
+
+
+def _is_new(job: Job) -> bool:
+    return job.hold is HoldCode.NOT_EVALUATED and job.not_before is None
 
 
 class Desk:
     """Looks at one job after the other, and remembers what was said of those like it."""
 
-    def __init__(self, cluster: Cluster, tick: Tick, standing: Standing, possible: Possible) -> None:
+    def __init__(self, cluster: Cluster, tick: Tick, standing: Standing, possible: Possible, till: Till) -> None:
         self.events: list[Event] = []
         self.decided: set[JobId] = set()  # jobs that are queued no more
         self.codes: dict[Line, HoldCode] = {}  # why the jobs of a line wait
-        self.due: dict[JobId, HoldCode] = {}  # why those wait whose back-off is over
+        self.due: dict[
+            JobId, HoldCode
+        ] = {}  # why those wait that stand for themselves, such as when their back-off is over
+        self.unpaid: dict[JobId, HoldCode] = {}  # likewise, those that cannot be paid for
         self._cluster = cluster
         self._tick = tick
         self._standing = standing
         self._possible = possible
+        self._till = till
+        self._unpaid_left = UNPAID_MAX
+        self._clear: dict[Line, int] = {}  # what nothing stood against but what it costs, when so many were let in
         self._refused: dict[Line, HoldCode] = {}
         self._closed: set[tuple[TeamId, str]] = set()  # strict queues, and the GPU type that one in them waits for
         self._ahead: dict[tuple[TeamId, Shape], int] = {}  # jobs that are admitted beyond the entitlement, and wait
@@ -71,16 +92,25 @@ class Desk:
                 self._ahead[key] = self._ahead.get(key, 0) + cluster.admitted.count(line)
 
     def admit_earmarked(self) -> None:
-        """Jobs that were moved are admitted at once: what is set aside for them counts as theirs."""
+        """Jobs that were moved are admitted at once, if they can be paid for: what is set aside for them counts as theirs."""
         for job_id in sorted(self._cluster.earmarks):
             job = self._cluster.jobs[job_id]
-            if job.state is JobState.QUEUED and not job.cancel and not self._cluster.tree.stopped(job.team):
-                self._admit(job, borrowing=False)
+            waits = job.state is JobState.QUEUED and not job.cancel and not self._cluster.tree.stopped(job.team)
+            if waits and not self._till.unsettled(job) and (code := self._admit(job, borrowing=False)) is not None:
+                self.unpaid[job_id] = code
+
+    def pass_over(self, unpaid: Unpaid) -> None:
+        """Lines in which nothing can be paid for are not tried; what is graver is said of them."""
+        for line in self._cluster.queue.groups():
+            if line.hold in UNPAID and next(unpaid.in_turn(line), None) is None:
+                alike = _alike(line)
+                if (code := self._refused.get(alike) or self._bound(alike)) is not None:
+                    self.codes[line] = self._refused[alike] = code
 
     def look_at(self, line: Line, job: Job) -> bool:
         """Whether the jobs behind it in its line may do better: it was admitted or rejected, or is no longer wanted."""
-        if job.cancel or job.job_id in self.decided:
-            return True  # lifecycle ends it; or it was earmarked
+        if job.cancel or job.job_id in self.decided or self._till.unsettled(job):
+            return True  # lifecycle ends it; or it was earmarked; or the ledger comes first
         if (fault := spec_fault(job.spec)) is not None:
             self._say(job, JobRejected(**self._tick.of_job(job), code="invalid_spec", message=fault))
             return True
@@ -88,8 +118,12 @@ class Desk:
         code = self._refused.get(alike) or self._try(alike, job)
         if code is None:
             return True
+        if code in UNPAID:
+            self.unpaid[job.job_id] = code
+            self._unpaid_left -= 1
+            return self._unpaid_left > 0
         self._refused[alike] = code
-        if job.not_before is not None:
+        if job.not_before is not None or (line.hold in UNPAID and code in BEHIND_OTHERS):
             self.due[job.job_id] = code
             return True
         self.codes[line] = code
@@ -124,12 +158,11 @@ class Desk:
         """Admits the job, or says what stands against it and all that are like it."""
         standing, shape, team = self._standing, alike.shape, alike.team
         if standing.sole:
-            if (code := self._possible.fault(shape)) is None:
-                self._admit(job, borrowing=False)
-            return code
+            return self._possible.fault(shape) or self._admit(job, borrowing=False)
         gpus = least_gpus(shape)
         wanted = standing.wants(shape.gpu_types)
-        code = self._against(alike)
+        clear = self._clear and self._clear.get(alike) == len(self.events)
+        code = None if clear else self._against(alike)
         if (team, wanted) in self._closed and code in (None, HoldCode.OVER_ENTITLEMENT):
             code = HoldCode.BEHIND
         if code is not None:
@@ -137,14 +170,28 @@ class Desk:
                 self._closed.add((team, wanted))
             return code
         borrowing = not standing.entitles(team, wanted, gpus, rank=alike.rank)
-        self._admit(job, borrowing=borrowing)
+        if (code := self._admit(job, borrowing=borrowing)) is not None:
+            self._clear[alike] = len(self.events)
+            if code is HoldCode.CREDITS and standing.strict(team):
+                self._closed.add((team, wanted))
+            return code
         standing.claim(alike, 1)
         if borrowing:
             self._ahead[team, shape] = self._ahead.get((team, shape), 0) + 1
         return None
 
     def _against(self, alike: Line) -> HoldCode | None:
-        """The gravest of what stands against jobs like this one, whoever is before them in their queue."""
+        """The gravest of what stands against jobs like this one, whoever is before them in their queue, and whoever pays."""
+        standing, shape, team = self._standing, alike.shape, alike.team
+        if (code := self._bound(alike)) is not None:
+            return code
+        if standing.entitles(team, standing.wants(shape.gpu_types), least_gpus(shape), rank=alike.rank):
+            return None
+        ahead = self._ahead.get((team, shape), 0)
+        return HoldCode.OVER_ENTITLEMENT if ahead >= self._cluster.policy.admitted_ahead else None
+
+    def _bound(self, alike: Line) -> HoldCode | None:
+        """What stands against them whatever their team is entitled to: a stop, the nodes, a limit."""
         standing, shape, team = self._standing, alike.shape, alike.team
         gpus = least_gpus(shape)
         block = standing.blocked(Request(team, shape.gpu_types, gpus, preemptible=not alike.firm, rank=alike.rank))
@@ -152,31 +199,33 @@ class Desk:
             return block.code
         if (code := self._possible.fault(shape)) is not None:
             return code
-        if block is not None:
-            return block.code
-        if standing.entitles(team, standing.wants(shape.gpu_types), gpus, rank=alike.rank):
-            return None
-        ahead = self._ahead.get((team, shape), 0)
-        return HoldCode.OVER_ENTITLEMENT if ahead >= self._cluster.policy.admitted_ahead else None
+        return block.code if block is not None else None
 
-    def _admit(self, job: Job, *, borrowing: bool) -> None:
-        self._say(job, JobAdmitted(**self._tick.of_job(job), borrowing=borrowing))
+    def _admit(self, job: Job, *, borrowing: bool) -> HoldCode | None:
+        """What it costs is reserved and it is admitted, both or neither; a code where nobody can pay."""
+        reserved = self._till.reserve(job)
+        if isinstance(reserved, HoldCode):
+            return reserved
+        self._say(job, JobAdmitted(**self._tick.of_job(job), borrowing=borrowing), reserved)
+        return None
 
-    def _say(self, job: Job, event: Event) -> None:
+    def _say(self, job: Job, event: Event, reserved: CreditReserved | None = None) -> None:
         self.events.append(event)
+        if reserved is not None:
+            self.events.append(reserved)
         self.decided.add(job.job_id)
 
 
-def _standing(cluster: Cluster, tick: Tick, possible: Possible) -> Standing:
+def _standing(cluster: Cluster, tick: Tick, possible: Possible, unpaid: Unpaid) -> Standing:
     """Where the teams stand, once what the log says of impossible jobs is brought up to date.
 
-    A job that was never looked at counts as wanting GPUs, one that was found to be impossible does not, and both may be
-    wrong by now. Without this a round would decide by wishes that it corrects itself, and the next one otherwise.
+    A job that was never looked at counts as wanting GPUs, one that was found to be impossible or unpaid does not, and both
+    may be wrong by now. Without this a round would decide by wishes that it corrects itself, and the next one otherwise.
     """
     standing = Standing(cluster, tick.at)
     without: dict[tuple[TeamId, str], int] = {}
     for _ in range(CORRECTED_MAX):
-        corrected = _corrections(cluster, standing, possible)
+        corrected = _corrections(cluster, standing, possible, unpaid)
         if corrected == without:
             break
         without = corrected
@@ -184,7 +233,9 @@ def _standing(cluster: Cluster, tick: Tick, possible: Possible) -> Standing:
     return standing
 
 
-def _corrections(cluster: Cluster, standing: Standing, possible: Possible) -> dict[tuple[TeamId, str], int]:
+def _corrections(
+    cluster: Cluster, standing: Standing, possible: Possible, unpaid: Unpaid
+) -> dict[tuple[TeamId, str], int]:
     """GPUs that the fold counts as wanted and nobody wants; negative where it is the other way round."""
     without: dict[tuple[TeamId, str], int] = {}
     if standing.sole:
@@ -193,9 +244,15 @@ def _corrections(cluster: Cluster, standing: Standing, possible: Possible) -> di
         for line in lines.groups():
             needs = line.team, line.shape.gpu_types, least_gpus(line.shape)
             never = possible.fault(line.shape) is not None or standing.never(*needs, preemptible=not line.firm)
-            if never != (line.hold in IMPOSSIBLE):
+            if never and line.hold not in WANT_NOTHING:
+                more = -lines.count(line)
+            elif not never and line.hold in WANT_NOTHING:
+                more = unpaid.wanting(line) if line.hold in UNPAID else lines.count(line)
+            else:
+                continue
+            if more:
                 key = line.team, standing.wants(line.shape.gpu_types)
-                without[key] = without.get(key, 0) + lines.count(line) * line.shape.gpus * (1 if never else -1)
+                without[key] = without.get(key, 0) - more * line.shape.gpus
     return without
 
 

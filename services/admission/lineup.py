@@ -6,10 +6,12 @@ from heapq import heapify, heappop, heapreplace
 from itertools import islice
 
 from events.base import JobId
+from events.job import UNPAID
 from projections.cluster.index import line_of
 from projections.cluster.job import Job, OrderKey
 from projections.cluster.quota.claims import DUE_MAX
 from projections.cluster.state import Cluster, Line
+from services.admission.unpaid import Unpaid
 
 Rest = Iterator[tuple[OrderKey, JobId]]
 
@@ -17,13 +19,14 @@ Rest = Iterator[tuple[OrderKey, JobId]]
 class Lineup:
     """A merge of lines, each of which can be dropped whole: its jobs are of one team and alike."""
 
-    def __init__(self, cluster: Cluster, at: datetime) -> None:
+    def __init__(self, cluster: Cluster, at: datetime, unpaid: Unpaid) -> None:
+        """`unpaid`: which of the jobs are tried of which the log says that nobody can pay for them."""
         self._jobs = cluster.jobs
         self._heap: list[tuple[OrderKey, Line, JobId, Rest]] = []
         for line in cluster.queue.groups():
-            rest = cluster.queue.line(line)
-            key, job_id = next(rest)
-            self._heap.append((key, line, job_id, rest))
+            rest = cluster.queue.line(line) if line.hold not in UNPAID else unpaid.in_turn(line)
+            if (first := next(rest, None)) is not None:
+                self._heap.append((first[0], line, first[1], rest))
         for (not_before, *behind), job_id in islice(cluster.later.line(None), DUE_MAX):
             if not_before > at.timestamp():
                 break

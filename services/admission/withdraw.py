@@ -1,9 +1,14 @@
-"""Which admitted jobs may no longer run: their queue was stopped, a bound was lowered, or no nodes could hold them now."""
+"""Which admitted jobs may no longer run: their queue was stopped, a bound was lowered, no nodes could hold them now.
+
+Or what is reserved for them is not what it would be now.
+"""
 
 from collections import Counter
+from collections.abc import Container, Iterator
+from itertools import islice
 from typing import Final
 
-from events.base import Event, JobId
+from events.base import Event, JobId, job_id_of, run_id_of
 from events.job import AdmissionWithdrawn, HoldCode
 from projections.cluster.index import line_of
 from projections.cluster.job import JobState
@@ -13,6 +18,7 @@ from projections.cluster.quota.entitlement import Standing
 from projections.cluster.state import Cluster, Line
 from projections.cluster.tick import Tick
 from services.admission.possible import Possible, least_gpus
+from services.admission.till import Till
 
 WITHDRAWN_MAX: Final = 1_000  # in one round; the rest is the next round's
 
@@ -74,3 +80,33 @@ def _beyond(cluster: Cluster, standing: Standing, line: Line) -> dict[JobId, Hol
         else:
             standing.claim(line, 1)
     return beyond
+
+
+# Prices
+
+
+def repriced(cluster: Cluster, tick: Tick, till: Till, *, besides: Container[JobId]) -> list[Event]:
+    """Withdrawals of jobs whose reservation has other prices than those in force, or that somebody is to pay for by now.
+
+    They come again, at their old age, and what they cost is reserved anew. `besides`: those that are withdrawn already.
+    """
+    found = (job_id for job_id in _repriced(cluster, till) if job_id not in besides)
+    jobs = [cluster.jobs[job_id] for job_id in sorted(islice(found, WITHDRAWN_MAX))]
+    return [AdmissionWithdrawn(**tick.of_job(job)) for job in jobs]
+
+
+def _repriced(cluster: Cluster, till: Till) -> Iterator[JobId]:
+    quoted, reserved = cluster.credits.quoted, 0
+    for priced in quoted.groups():
+        reserved += quoted.count(priced)
+        if priced != till.priced():
+            yield from (job_id_of(run_id) for _, run_id in quoted.line(priced))
+    if not till.charges:
+        return
+    lines = [line for line in sorted(cluster.admitted.groups()) if till.charges_team(line.team)]
+    if sum(cluster.admitted.count(line) for line in lines) <= reserved:
+        return  # the usual case: as many as are charged have a reservation
+    for line in lines:
+        for _, job_id in cluster.admitted.line(line):
+            if run_id_of(job_id, cluster.jobs[job_id].attempt + 1) not in cluster.credits.bills:
+                yield job_id

@@ -1,10 +1,11 @@
 """What becomes of runs: complete, to be stopped, over; and of jobs that are no longer wanted."""
 
+from collections.abc import Iterator
 from datetime import timedelta
 from itertools import islice
 from typing import Final
 
-from events.base import Event, NodeId
+from events.base import Event, NodeId, RunId
 from events.job import (
     JobCancelled,
     JobFailed,
@@ -37,9 +38,12 @@ CAUSES: Final = {
 def decide(cluster: Cluster, tick: Tick) -> list[Event]:
     """Lifecycle's part of a round. It alone stops runs and ends jobs that had GPUs."""
     events: list[Event] = []
-    for run_id in sorted(islice(cluster.attention, DECIDED_MAX)):
+    asking = set(islice(cluster.attention, DECIDED_MAX))
+    unpaid = set(islice(_unpaid(cluster, tick), DECIDED_MAX))
+    for run_id in sorted(asking | unpaid):
         run = cluster.runs[run_id]
-        events += _of_run(run, cluster.jobs[run.job_id], tick, on_hold=cluster.tree.on_hold(run.team))
+        on_hold = cluster.tree.on_hold(run.team)
+        events += _of_run(run, cluster.jobs[run.job_id], tick, on_hold=on_hold, unpaid=run_id in unpaid)
     for job_id in sorted(islice(cluster.unwanted, DECIDED_MAX)):
         job = cluster.jobs[job_id]
         assert job.state is not JobState.PLACED, job
@@ -47,20 +51,29 @@ def decide(cluster: Cluster, tick: Tick) -> list[Event]:
     return events
 
 
-def _of_run(run: Run, job: Job, tick: Tick, *, on_hold: bool) -> list[Event]:
+def _unpaid(cluster: Cluster, tick: Tick) -> Iterator[RunId]:
+    """Runs that are to be told to stop now, so that they end within what is reserved: their accounts cannot pay for more."""
+    for cover in sorted(cover for cover in cluster.credits.covered.groups() if cover.short):
+        for (stop, *_), run_id in cluster.credits.covered.line(cover):
+            if stop > tick.at.timestamp():
+                break
+            yield run_id
+
+
+def _of_run(run: Run, job: Job, tick: Tick, *, on_hold: bool, unpaid: bool) -> list[Event]:
     ids = tick.of_run(run, job)
     events: list[Event] = []
     if run.started_at is None and run.started == run.all:
         events.append(RunStarted(**ids))
     if run.over:
         events.append(_outcome(run, job, tick))
-    elif run.stopping is None and (cause := _cause(run, job, on_hold=on_hold)) is not None:
+    elif run.stopping is None and (cause := _cause(run, job, on_hold=on_hold, unpaid=unpaid)) is not None:
         node_id, exit_code = _evidence(run)
         events.append(RunStopping(**ids, cause=cause, node_id=node_id, exit_code=exit_code))
     return events
 
 
-def _cause(run: Run, job: Job, *, on_hold: bool = False) -> StopCause | None:
+def _cause(run: Run, job: Job, *, on_hold: bool = False, unpaid: bool = False) -> StopCause | None:
     """Why the run has to be stopped; None when it need not be."""
     if job.cancel and run.ended != run.all:
         return StopCause.CANCEL
@@ -72,6 +85,8 @@ def _cause(run: Run, job: Job, *, on_hold: bool = False) -> StopCause | None:
         return StopCause.CONSOLIDATED if run.moved else StopCause.PREEMPTED
     if on_hold and run.ended != run.all:
         return StopCause.QUEUE_HELD
+    if unpaid and run.ended != run.all:
+        return StopCause.CREDITS
     return None
 
 

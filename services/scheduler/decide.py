@@ -22,6 +22,7 @@ from services.scheduler import earmark
 from services.scheduler.consolidate import consolidate, said
 from services.scheduler.field import Field
 from services.scheduler.order import Lineup, Next, Stands
+from services.scheduler.paid import Paid
 from services.scheduler.preempt import preempt, was_stopped_for
 from services.scheduler.promise import Promises
 from services.scheduler.promised import Claim, Promised
@@ -63,7 +64,8 @@ class Turn:
         self._limits = not self._standing.sole
         self._all_types = tuple(sorted(cluster.capacity))
         self._promised = Promised(cluster)
-        self._events = earmark.settle(cluster, tick, self._standing)
+        self._paid = Paid(cluster, tick.at)
+        self._events = earmark.settle(cluster, tick, self._standing, self._paid)
         self._placed: set[JobId] = {e.job_id for e in self._events if isinstance(e, JobPlaced)}
         self._left = PLACED_MAX - len(self._placed)
         self._promises = Promises(cluster, tick, self._promised, self._events)
@@ -98,7 +100,7 @@ class Turn:
         if following is None:
             return False
         job = self._cluster.jobs[following.job_id]
-        code = self._try(job, following)
+        code = self._try(job, following) if self._paid(job) else None
         if code is None:
             self._lineup.advance()
             return True
@@ -333,7 +335,8 @@ class Turn:
         """Jobs of the line have others stopped, though its first may not; until one that was stopped for nobody fails."""
         for _, job_id in self._cluster.admitted.line(line):
             job = self._cluster.jobs[job_id]
-            if job_id == first.job_id or job_id in self._jobs or job_id in self._placed or job.cancel:
+            passed = job_id == first.job_id or job_id in self._jobs or job_id in self._placed
+            if passed or job.cancel or not self._paid(job):
                 continue
             if self._stops_for(job, line):
                 self._jobs[job_id] = HoldCode.WAITS_FOR_PREEMPTED

@@ -9,9 +9,10 @@ from projections.cluster.node import NodeState
 from projections.cluster.quota.entitlement import Standing
 from projections.cluster.state import Cluster
 from projections.cluster.tick import Tick
+from services.scheduler.paid import Paid
 
 
-def settle(cluster: Cluster, tick: Tick, standing: Standing) -> list[Event]:
+def settle(cluster: Cluster, tick: Tick, standing: Standing, paid: Paid) -> list[Event]:
     """A placement for each job whose set is complete, an end for each earmark that cannot become so; in order of age.
 
     Complete is a set that is free, and that the limits hold beside all that runs still. A node that is suspect keeps
@@ -27,7 +28,7 @@ def settle(cluster: Cluster, tick: Tick, standing: Standing) -> list[Event]:
             events.append(EarmarkDropped(**tick.of_job(job), cause=EarmarkCause.CHANGED))
         elif any(not _whole(cluster, earmark.job_id, share) for share in earmark.shares):
             events.append(EarmarkDropped(**tick.of_job(job), cause=EarmarkCause.NODE))
-        elif job.state is JobState.ADMITTED and all(_free(cluster, share) for share in earmark.shares):
+        elif job.state is JobState.ADMITTED and paid(job) and all(_free(cluster, share) for share in earmark.shares):
             gpu_type, gpus = _size(cluster, earmark)
             if standing.holds_now(job.team, gpu_type, gpus):
                 standing.arrive(job.team, gpu_type, gpus)

@@ -64,9 +64,8 @@ class Quote(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Reservation(TypedDict):
-    """The fields of a `CreditReserved`, but for its time and its entry."""
+    """The fields of a `CreditReserved`, but for its time, its account and its entry."""
 
-    account: AccountId
     run_id: RunId
     job_id: JobId
     team: TeamId
@@ -142,7 +141,6 @@ def _rates(market: Market, prices: PriceList, spec: JobSpec) -> tuple[Rate, ...]
 def reservation(job: Job, quoted: Quote) -> Reservation:
     """What a `CreditReserved` says of the run that the job will have."""
     return Reservation(
-        account=quoted.account,
         run_id=run_id_of(job.job_id, job.attempt + 1),
         job_id=job.job_id,
         team=job.team,

@@ -1,12 +1,19 @@
 """Queued jobs over all teams in one order."""
 
 from services.admission.lineup import Lineup
+from services.admission.till import Till
+from services.admission.unpaid import Unpaid
 from tests.clusters import World
+
+
+def lineup(world: World) -> Lineup:
+    """The jobs that are tried, as the world is now."""
+    return Lineup(world.cluster, world.at, Unpaid(world.cluster, Till(world.cluster, world.tick())))
 
 
 def order(world: World) -> list[str]:
     """All jobs, as they come."""
-    lines = Lineup(world.cluster, world.at)
+    lines = lineup(world)
     jobs: list[str] = []
     while lines:
         jobs.append(lines.first()[1].job_id)
@@ -28,7 +35,7 @@ def test_a_line_that_is_dropped_is_passed_over_whole() -> None:
     world = World({"n1": 8})
     for number, gpus in enumerate((1, 2, 1, 2)):
         world.submit(f"j{number}", gpus)
-    lines = Lineup(world.cluster, world.at)
+    lines = lineup(world)
     lines.drop()
 
     first = lines.first()[1].job_id

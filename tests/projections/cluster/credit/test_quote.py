@@ -143,5 +143,5 @@ def test_a_quote_says_all_of_a_reservation_but_its_entry() -> None:
     """The run is the job's next."""
     what = spec(8, max_runtime_s=60)
     job = Job(job_id=JobId("j1"), team=TeamId("t"), spec=what, shape=shape_of(what), submitted=Position(3), attempt=2)
-    event = CreditReserved(at=AT, entry=1, **reservation(job, quoted(market(), what)))
+    event = CreditReserved(at=AT, account=AccountId("a"), entry=1, **reservation(job, quoted(market(), what)))
     assert (event.run_id, event.gpus, event.covers_s, event.step_s) == ("j1-3", 8, 60, 60)

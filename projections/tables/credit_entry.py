@@ -1,4 +1,7 @@
-"""`credit_entry`: every entry of every account, with its balance after it. Rows are only ever added."""
+"""`credit_entry`: every entry of every account, with the balance after it. Rows are only ever added.
+
+Statements are read from it by `statement`.
+"""
 
 from datetime import datetime
 from enum import StrEnum
@@ -29,25 +32,11 @@ from runtime.postgres import Connection, Pool
 WRITE: Final = """
 INSERT INTO credit_entry SELECT * FROM json_populate_recordset(NULL::credit_entry, $1::json)
 """
-# Entries and times of an account rise together, so that times say between which entries to look.
-STATEMENT: Final = """
-SELECT account, entry, kind, amount_micro, balance_micro, run_id, job_id, team, reservation, cause, reason, by, ask_id,
-       gpu_us, of_entry, evidence, at, position, event_id
-FROM live.credit_entry
-WHERE account = $1 AND entry < $2
-  AND entry >= CASE WHEN $3::timestamptz IS NULL THEN 0 ELSE coalesce(
-      (SELECT entry FROM live.credit_entry WHERE account = $1 AND at >= $3 ORDER BY at, entry LIMIT 1), $2) END
-  AND entry < CASE WHEN $4::timestamptz IS NULL THEN $2 ELSE coalesce(
-      (SELECT entry FROM live.credit_entry WHERE account = $1 AND at >= $4 ORDER BY at, entry LIMIT 1), $2) END
-  AND ($5::text[] IS NULL OR kind = ANY($5))
-ORDER BY entry DESC LIMIT $6
-"""
 ENTRIES: Final = """
 SELECT account, entry, kind, amount_micro, balance_micro, run_id, job_id, team, reservation, cause, reason, by, ask_id,
        gpu_us, of_entry, evidence, at, position, event_id
 FROM live.credit_entry WHERE account = $1 AND entry > $2 ORDER BY entry LIMIT $3
 """
-NEWEST: Final = (1 << 63) - 1  # the cursor of the first page
 PAGE_MAX: Final = 1_000
 
 
@@ -178,25 +167,6 @@ def _cause(event: CreditEvent) -> str | None:
             return _text(event.cause)
         case _:
             return None
-
-
-async def statement(
-    db: Pool | Connection,
-    account: str,
-    *,
-    before: int = NEWEST,
-    since: datetime | None = None,
-    until: datetime | None = None,
-    kinds: frozenset[EntryKind] | None = None,
-    limit: int = 100,
-) -> list[EntryRow]:
-    """Up to `limit` entries of an account, the newest first; `before` is the `entry` of the last one of the page before.
-
-    From `since` on, to `until`, exclusive; of these kinds. None: all.
-    """
-    of = sorted(kinds) if kinds is not None else None
-    records = await db.fetch(STATEMENT, account, before, since, until, of, min(limit, PAGE_MAX))
-    return [EntryRow(*record) for record in records]
 
 
 async def entries(db: Pool | Connection, account: str, *, after: int = 0, limit: int = 1000) -> list[EntryRow]:

@@ -1,7 +1,7 @@
 """`usage_record`: what runs used and cost, in each hour of the clock and at their end. Rows are only ever added."""
 
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -20,13 +20,10 @@ SELECT usage_id, account, entry, run_id, job_id, team, gpu_type, gpu_us, amount_
 FROM live.usage_record
 """
 IN_ORDER: Final = f"{COLUMNS} WHERE position > $1 ORDER BY position LIMIT $2"  # of the constant above
-OF_MONTH: Final = f"{COLUMNS} WHERE month = $3 AND position > $1 ORDER BY position LIMIT $2"  # likewise
-OF_ACCOUNT: Final = f"{COLUMNS} WHERE account = $3 AND month = $4 AND position > $1 ORDER BY position LIMIT $2"
+OF_ACCOUNT: Final = f"""{COLUMNS}
+WHERE account = $3 AND month = $4 AND position > $1 ORDER BY position LIMIT $2
+"""  # likewise
 OF_RUN: Final = f"{COLUMNS} WHERE usage_id > $1 || '-' AND usage_id < $1 || '.' ORDER BY position"  # '.' follows '-'
-TOTALS: Final = """
-SELECT account, team, gpu_type, count(*), sum(gpu_us)::bigint, sum(amount_micro)::bigint FROM live.usage_record
-WHERE month = $1 GROUP BY account, team, gpu_type ORDER BY account, team COLLATE "C", gpu_type COLLATE "C"
-"""
 PAGE_MAX: Final = 10_000
 
 
@@ -53,17 +50,6 @@ class UsageRow(msgspec.Struct, gc=False):
     at: datetime  # when it was stored
     position: Position
     event_id: str  # CloudEvents id
-
-
-class Used(NamedTuple):
-    """What an account's team used of a GPU type."""
-
-    account: AccountId
-    team: TeamId
-    gpu_type: str
-    records: int
-    gpu_us: int
-    amount_micro: int
 
 
 def rows() -> Added[UsageRow]:
@@ -105,26 +91,19 @@ def month_of(at: datetime) -> str:
     return at.astimezone(UTC).isoformat()[:7]
 
 
-async def usage(
-    db: Pool | Connection,
-    *,
-    month: str | None = None,
-    account: str | None = None,
-    after: Position = START,
-    limit: int = 1000,
+async def usage(db: Pool | Connection, *, after: Position = START, limit: int = 1000) -> list[UsageRow]:
+    """Up to `limit` records in log order, after the one at position `after`."""
+    return [UsageRow(*record) for record in await db.fetch(IN_ORDER, after, min(limit, PAGE_MAX))]
+
+
+async def usage_in(
+    db: Pool | Connection, account: str, month: str, *, after: Position = START, limit: int = 1000
 ) -> list[UsageRow]:
-    """Up to `limit` records in log order, after the one at position `after`: all, of a month, or of an account in a month."""
-    assert account is None or month is not None, "an account's records are looked up by month"
-    arguments = [value for value in (account, month) if value is not None]
-    query = IN_ORDER if month is None else OF_MONTH if account is None else OF_ACCOUNT
-    return [UsageRow(*record) for record in await db.fetch(query, after, min(limit, PAGE_MAX), *arguments)]
+    """The same of an account in a month."""
+    records = await db.fetch(OF_ACCOUNT, after, min(limit, PAGE_MAX), account, month)
+    return [UsageRow(*record) for record in records]
 
 
 async def usage_of(db: Pool | Connection, run_id: RunId) -> list[UsageRow]:
     """The records of a run, in log order."""
     return [UsageRow(*record) for record in await db.fetch(OF_RUN, run_id)]
-
-
-async def totals(db: Pool | Connection, month: str) -> list[Used]:
-    """What each account's teams used in a month, by GPU type."""
-    return [Used(*record) for record in await db.fetch(TOTALS, month)]

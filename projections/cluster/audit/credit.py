@@ -14,6 +14,8 @@ from events.credit import (
     CreditAdjusted,
     CreditEvent,
     CreditGranted,
+    CreditRenewed,
+    CreditReserved,
     UsageRecorded,
 )
 from events.period import PeriodClosed
@@ -22,7 +24,6 @@ from events.queues import QueuesSet
 from events.teller import AdjustmentAsked, GrantAsked
 from projections.cluster.audit.books import Books
 from projections.cluster.audit.purses import Debt, Purse, name_of
-
 
 MONTH: Final = re.compile(r"[1-8][0-9]{3}-(0[1-9]|1[0-2])")
 
@@ -123,8 +124,10 @@ def _given_back(books: Books, recorded: Recorded, e: CreditAdjusted) -> None:
     books.credit.commits[commit] = left - e.amount_micro
 
 
-def within(books: Books, recorded: Recorded, e: CreditEvent) -> None:
-    """What lowers a balance leaves it no lower than the account's overdraft of the time."""
+def within(books: Books, recorded: Recorded, e: CreditReserved | CreditRenewed | CreditAdjusted) -> None:
+    """What lowers a balance leaves it no lower than the account's overdraft of the time. What costs nothing may always be."""
+    if not e.amount_micro:
+        return
     document = books.credit.accounts.at(books.decided_at)
     bound = next((one.overdraft_micro for one in document.accounts if one.name == e.account), 0)
     balance = books.credit.purses[e.account].balance

@@ -23,6 +23,15 @@ AGES: Final = timedelta(days=366_000)  # what lasts longer counts as this
 NANO_US: Final = 3_600 * 10**6 * 10**3  # a GPU-hour in GPU-microseconds, times the nano-credits of a micro-credit
 
 
+class Tally(NamedTuple):
+    """What the entries of one kind add up to."""
+
+    entries: int = 0
+    amount: int = 0
+    gpu_us: int = 0
+    balances: int = 0  # after each of them
+
+
 @dataclass
 class Purse:
     """An account as the auditor has it: sums of what its entries say, whatever they ought to say."""
@@ -34,12 +43,19 @@ class Purse:
     reserved: int = 0  # with renewals, less what was committed and refunded
     reservations: int = 0  # that are not resolved
     closed: bool = False
-    used_us: int = 0  # by its usage records
+    tallies: dict[type[CreditEvent], Tally] = field(default_factory=dict)
 
     @property
     def balance(self) -> int:
         """What is available, without any overdraft."""
         return self.granted + self.adjusted - self.committed - self.reserved
+
+    def tally(self, e: CreditEvent) -> None:
+        """The entry is counted, after it did what it does."""
+        before = self.tallies.get(type(e), Tally())
+        amount, gpu_us = getattr(e, "amount_micro", 0), getattr(e, "gpu_us", 0)
+        after = before.entries + 1, before.amount + amount, before.gpu_us + gpu_us, before.balances + self.balance
+        self.tallies[type(e)] = Tally(*after)
 
 
 class Gone(NamedTuple):

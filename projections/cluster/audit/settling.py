@@ -4,7 +4,15 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from events.base import Recorded
-from events.credit import CreditCommitted, CreditRefunded, EndedAs, RefundCause, UsageRecorded, UsageUncovered
+from events.credit import (
+    CreditCommitted,
+    CreditEvent,
+    CreditRefunded,
+    EndedAs,
+    RefundCause,
+    UsageRecorded,
+    UsageUncovered,
+)
 from events.policy import Bearer, Waived
 from projections.cluster.audit.books import Books
 from projections.cluster.audit.purses import Charge, Debt, Over, cost, name_of
@@ -38,8 +46,6 @@ def _due_us(books: Books, charge: Charge, over: Over) -> int:
 
 def _recorded(books: Books, recorded: Recorded, e: UsageRecorded) -> None:
     """Each record goes on where the one before it ended, and says what had been used by then."""
-    purse = books.credit.purses[e.account]
-    purse.used_us += e.gpu_us
     if (charge := _charge_of(books, recorded, e)) is None:
         return
     charge.records += 1
@@ -195,9 +201,14 @@ def _resolve(books: Books, recorded: Recorded, charge: Charge) -> None:
         books.find(recorded, "waived as the policy says", message)
 
 
+def _tallied(books: Books, _recorded: Recorded, e: CreditEvent) -> None:
+    books.credit.purses[e.account].tally(e)
+
+
 SETTLING_READERS: Final[dict[Any, Callable[[Books, Recorded, Any], None]]] = {
     UsageRecorded: _recorded,
     UsageUncovered: _uncovered,
     CreditCommitted: _committed,
     CreditRefunded: _refunded,
+    CreditEvent: _tallied,  # last of all
 }

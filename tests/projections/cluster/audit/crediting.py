@@ -7,7 +7,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from events.accounts import Account, AccountsSet
-from events.base import AccountId, AskId, Event, JobId, NodeEpoch, NodeId, Position, Recorded, RunId, position_of
+from events.base import HEAD, AccountId, AskId, Event, JobId, NodeEpoch, NodeId, Position, Recorded, RunId, position_of
 from events.credit import (
     CreditCommitted,
     CreditEvent,
@@ -19,6 +19,8 @@ from events.credit import (
     RefundCause,
     UsageRecorded,
 )
+from events.head import RoundDecided
+from events.log.memory import MemoryLog
 from events.node import CheckpointSaved, EndReason, ShareEnded
 from events.policy import ChargeFrom, PolicySet
 from events.prices import GpuPrice, PriceList, PricesSet
@@ -249,3 +251,20 @@ class Running(Paid):
 def plus(name: str, amount: int) -> Callable[[Any], Any]:
     """A change of one number by so much."""
     return lambda event: replace(event, **{name: getattr(event, name) + amount})
+
+
+async def kept(records: list[Recorded]) -> MemoryLog:
+    """A log that holds these records, each decision as one append, at the same positions and times."""
+    now = records[0].at
+    log = MemoryLog("main", lambda: now)
+    head, waiting = Position(0), list(records)
+    while waiting:
+        first, now = waiting[0].event, waiting[0].at
+        size = 1 + first.events if isinstance(first, RoundDecided) else 1
+        batch = [record.event for record in waiting[:size]]
+        del waiting[:size]
+        if first.family is HEAD:
+            head = Position(await log.append(batch, after=head) - size + 1)
+        else:
+            await log.record(batch)
+    return log

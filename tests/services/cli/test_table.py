@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from services.cli.table import Column, ago, duration, fit
+from services.cli.table import Column, ago, credits_of, duration, fit, print_pages
 
 COLUMNS = (Column("JOB"), Column("NAME", drop=2), Column("GPUS", right=True, drop=1))
 ROWS = [["jabcdefghijkl", "train", "8"], ["jmnopqrstuvwx", "a-longer-name", "16"]]
@@ -42,3 +42,32 @@ def test_an_age_is_relative_to_the_time_given() -> None:
     now = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
     assert ago("2026-01-01T11:58:20Z", now) == "1m 40s ago"
     assert ago(None, now) == ""
+
+
+def test_a_table_goes_on_under_its_header(capsys: pytest.CaptureFixture[str]) -> None:
+    """A cell that needs more room has it from its page on; without rows there is the header alone."""
+    print_pages(COLUMNS, iter([[["j1", "a", "8"]], [["j22", "bb", "16"]], [["j333333", "c", "4"]]]))
+    assert capsys.readouterr().out.splitlines() == [
+        "JOB  NAME  GPUS",
+        "j1   a        8",
+        "j22  bb      16",
+        "j333333  c        4",
+    ]
+    print_pages(COLUMNS, iter([[]]))
+    assert capsys.readouterr().out == "JOB  NAME  GPUS\n"
+
+
+@pytest.mark.parametrize(
+    ("micro", "text"),
+    [
+        (0, "0"),
+        (192_000_000, "192"),
+        (500_000, "0.5"),
+        (-1, "-0.000001"),
+        (-1_250_000, "-1.25"),
+        (10**19, "10000000000000"),
+    ],
+)
+def test_credits_are_exact(micro: int, text: str) -> None:
+    """No zeros at the end."""
+    assert credits_of(micro) == text

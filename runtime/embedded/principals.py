@@ -171,7 +171,7 @@ def team(subjects: Subjects, name: TeamId) -> Principal:
 
 
 def operator(subjects: Subjects) -> Principal:
-    """Operators' programs: set queues and policy, cordon nodes, and read the documents that hold."""
+    """Operators' programs: set documents, ask of accounts, cordon nodes, and read the documents that hold."""
     return Principal(
         user="operator",
         account=OPERATORS_ACCOUNT,

@@ -33,6 +33,15 @@ class Spec(NamedTuple):
         return self.origin
 
 
+class Loader(yaml.SafeLoader):
+    """YAML in which a time is text, as JSON has it: whoever reads the field knows what it means."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - as the class above has it
+        first: [pair for pair in pairs if pair[0] != "tag:yaml.org,2002:timestamp"]
+        for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
 def read_spec(file: str) -> Spec:
     """The spec in a YAML file, or on stdin for `-`. A relative `workdir` is meant from the file's folder.
 
@@ -55,7 +64,7 @@ def read_document(file: str, kind: str, hint: str) -> Spec:
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         lines = dict(_lines(root, origin))
-        body = yaml.safe_load(text)
+        body = yaml.load(text, Loader=Loader)  # noqa: S506 - a safe one
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"{origin}:{mark.line + 1}" if mark else origin

@@ -19,6 +19,7 @@ from runtime.fault import Fault
 from runtime.nats import Connection, connect
 from tests.fixtures.servers import AGENTS, TEAMS
 from tests.fixtures.waiting import until
+from tests.runtime.embedded.test_principals_credits import MONEY
 
 SUBJECTS = Subjects()
 EVENTS = events_stream(1)
@@ -99,6 +100,8 @@ ADMINISTRATION = [
     f"$JS.API.DIRECT.GET.{EVENTS}.muster.main.ev.head",
     f"$JS.API.DIRECT.GET.{EVENTS}.muster.main.ev.intake.blue.j2",
     f"$JS.API.DIRECT.GET.{EVENTS}.muster.main.ev.node.node-1",
+    f"$JS.API.DIRECT.GET.{EVENTS}.muster.main.ev.credit.red",
+    f"$JS.API.DIRECT.GET.{EVENTS}.muster.main.ev.teller.red.a1",
     f"$JS.API.DIRECT.GET.{DESIRED_STREAM}.muster.main.desired.node-2",
     "$JS.API.DIRECT.GET.KV_LEASE.$KV.LEASE.leader",
     f"$JS.API.CONSUMER.CREATE.{EVENTS}",
@@ -118,6 +121,7 @@ WRITING = [
     "muster.main.ev.queues",
     "muster.main.ev.policy",
     "muster.main.ev.operator.node-1",
+    *MONEY,
     "muster.main.moved",
     "muster.main.why",
     "$KV.LEASE.leader",
@@ -137,6 +141,8 @@ OF_OTHERS = {
         "_INBOX.team-blue.x",
         "muster.main.operate",
         f"$JS.API.DIRECT.GET.{EVENTS}.muster.main.ev.queues",
+        f"$JS.API.DIRECT.GET.{EVENTS}.muster.main.ev.accounts",
+        f"$JS.API.DIRECT.GET.{EVENTS}.muster.main.ev.prices",
     ],
     "operator": [
         "muster.main.ask.red",
@@ -153,6 +159,7 @@ OF_OTHERS = {
         "muster.main.log.node-2.j.r.0",
         "muster.main.ask.red",
         "muster.main.ev.node.node-1",
+        f"$JS.API.DIRECT.GET.{EVENTS}.muster.main.ev.accounts",
         f"$JS.API.DIRECT.GET.{EVENTS}.muster.main.ev.intake.red.j1",
         "_INBOX.agent-node-2.x",
     ],
@@ -168,6 +175,8 @@ LISTENING = {
         "muster.main.ev.>",
         "muster.main.ev.intake.blue.*",
         "muster.main.ev.job.*.*",
+        "muster.main.ev.credit.*",
+        "muster.main.ev.teller.*.*",
         "muster.main.ev.head",
         "muster.main.ask.red",
         "muster.main.ask.*",
@@ -325,12 +334,21 @@ async def test_a_gate_writes_its_families_only(nats_server: EmbeddedNats, system
     """The head, and with it every decision, is the control plane's alone."""
     connection = await connect(nats_server.login("gate"), name="gate")
     jetstream = connection.jetstream(timeout=0.5)
-    for subject in ("muster.main.ev.intake.red.j7", "muster.main.ev.node.node-1", "muster.main.ev.policy"):
+    for subject in (
+        "muster.main.ev.intake.red.j7",
+        "muster.main.ev.node.node-1",
+        "muster.main.ev.policy",
+        "muster.main.ev.teller.red.a1",
+        "muster.main.ev.accounts",
+        "muster.main.ev.prices",
+    ):
         await jetstream.publish(subject, b"x")
     for subject in (
         "muster.main.ev.head",
         "muster.main.ev.job.red.j1",
         "muster.main.ev.fleet.node-1",
+        "muster.main.ev.credit.red",
+        "muster.main.ev.period",
         "muster.main.desired.node-1",
     ):
         with pytest.raises(nats.errors.TimeoutError):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from services.cli.failure import ExitCode, Failure
-from services.cli.specfile import SPEC_MAX_BYTES, name_of, parse_pairs, read_spec
+from services.cli.specfile import SPEC_MAX_BYTES, name_of, parse_pairs, read_document, read_spec
 
 
 def written(folder: Path, text: str) -> str:
@@ -31,6 +31,15 @@ def test_stdin_is_a_spec_and_variables_are_not_expanded(tmp_path: Path, monkeypa
     spec = read_spec("-")
     assert spec.body == {"command": ["echo", "${HOME}"], "workdir": str(tmp_path)}
     assert spec.origin == "stdin"
+
+
+def test_a_time_is_text_as_it_was_typed(tmp_path: Path) -> None:
+    """It travels as JSON, which has no times; numbers are numbers all the same."""
+    file = tmp_path / "prices.yaml"
+    file.write_text("{from: 2027-01-01T00:00:00Z, day: 2027-01-01, month: 2026-10, price: 2.5, gpus: 8}")
+    assert read_document(str(file), "a price file", "").body == {
+        "from": "2027-01-01T00:00:00Z", "day": "2027-01-01", "month": "2026-10", "price": 2.5, "gpus": 8
+    }  # fmt: skip
 
 
 def test_a_refusal_points_at_the_line_of_its_field(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import nats.errors
@@ -12,18 +12,25 @@ import pytest
 
 from events.ask import (
     Accepted,
+    Adjust,
+    AgentReport,
     Answer,
+    Ask,
     Cancel,
     Cordon,
+    Grant,
     RefusalCode,
     Refused,
     Report,
+    SetAccounts,
     SetPolicy,
+    SetPrices,
     SetQueues,
     Submit,
     Uncordon,
 )
-from events.base import START, GpuUuid, NodeId, TeamId
+from events.base import NODE as NODE_FAMILY
+from events.base import START, AccountId, GpuUuid, NodeId, TeamId
 from events.job import JobSubmitted
 from events.log.append import JetStreamLog
 from events.log.memory import MemoryLog
@@ -40,6 +47,7 @@ from services.gate.serve import answer_operator, serve
 from tests.fixtures.waiting import freeze
 
 RED, BLUE, NODE = TeamId("red"), TeamId("blue"), NodeId("node-1")
+ACCOUNT = AccountId("red-2026")
 SUBJECTS = Subjects()
 SPEC: dict[str, Any] = {"name": "train", "command": ["python", "train.py"], "gpus": 8}
 CLOCK = SystemClock()
@@ -230,12 +238,111 @@ async def test_of_two_operators_at_once_one_sets_the_document(cell: Cell) -> Non
     await connection.close()
 
 
+async def test_an_operator_sets_accounts_and_prices_and_grants_credits(cell: Cell) -> None:
+    """On the one subject; by whom is said by it. The documents can be read there."""
+    documents = (
+        SetAccounts(document={"accounts": [{"name": "red-2026", "queues": ["red"]}]}, replaces=START),
+        SetPrices(document={"lists": [{"gpu_hour": {"*": 1}}]}, replaces=START),
+    )
+    asks = (
+        Grant(account=ACCOUNT, key="k", credits="0.5"),
+        Adjust(account=ACCOUNT, key="l", credits="-0.25", reason="as agreed"),
+    )
+    for ask in (*documents, *asks):
+        answer = await cell.ask("operator", SUBJECTS.operate, msgspec.json.encode(ask))
+        assert isinstance(answer, Accepted), answer
+        assert bool(answer.ask_id) == (ask in asks)
+        recorded = await cell.log.read(answer.position)
+        assert recorded is not None
+        assert recorded.event.by == "operator"
+    again = await cell.ask("operator", SUBJECTS.operate, msgspec.json.encode(asks[0]))
+    assert isinstance(again, Accepted)
+    assert again.repeated
+    operator = await cell.connection("operator")
+    for subject in ("accounts", "prices"):
+        read = await operator.request(
+            f"$JS.API.DIRECT.GET.EVENTS_0001.{SUBJECTS.events_prefix}{subject}", b"", timeout=5
+        )
+        assert msgspec.json.decode(read.data)["type"] == f"musterbook.{subject}.set.v1"
+
+
+async def test_of_many_grants_under_one_key_one_is_written(cell: Cell) -> None:
+    """Through gates of two processes at once: whatever is asked again is the first, or a conflict."""
+    await cell.gate.set_document(SetAccounts(document={"accounts": [{"name": "red-2026"}]}, replaces=START), "a")
+    connection = await connect(cell.server.login("gate"), name="gate-2")
+    async with open_gate(JetStreamLog(connection), CLOCK) as second:
+        before = await cell.log.end()
+        asks = [Grant(account=ACCOUNT, key="k", credits=str(1 + n % 2)) for n in range(40)]
+        gates = [cell.gate, second] * 20
+        answers = await asyncio.gather(*(gate.ask_account(ask, "a") for gate, ask in zip(gates, asks, strict=True)))
+    done = [answer for answer in answers if isinstance(answer, Accepted)]
+    refused = [answer for answer in answers if isinstance(answer, Refused)]
+    assert (len(done), len(refused), sum(not answer.repeated for answer in done)) == (20, 20, 1)
+    assert {answer.code for answer in refused} == {RefusalCode.CONFLICT}
+    assert {answer.position for answer in done} == {before + 1}
+    assert await cell.log.end() == before + 1
+    await connection.close()
+
+
+FORGED = (
+    b'{"ask":"grant","account":"red-2026","key":"k","credits":"1000"}',
+    b'{"ask":"adjust","account":"red-2026","key":"k","credits":"1000"}',
+    b'{"ask":"set_accounts","document":{"accounts":[{"name":"red-2026","overdraft":"unlimited"}]},"replaces":null}',
+    b'{"ask":"set_prices","document":{"lists":[{"gpu_hour":{"*":0}}]},"replaces":null}',
+    b'{"ask":"musterbook.credit.grant_asked.v1","account":"red-2026","amount_micro":1000}',
+    b'{"ask":"submit","type":"musterbook.credit.granted.v1","account":"red-2026","amount_micro":1000}',
+    submit(credits=1000),
+    submit(overdraft="unlimited"),
+    submit()[:-1] + b',"credits":"1000"}',
+    submit()[:-1] + b',"account":"blue-2026"}',
+)
+
+
+@pytest.mark.parametrize("payload", FORGED, ids=range(len(FORGED)))
+async def test_no_ask_of_a_team_makes_credits(cell: Cell, payload: bytes) -> None:
+    """What is an operator's to ask, or nobody's, is no ask there: there is an answer, and no trace."""
+    await cell.gate.set_document(SetAccounts(document={"accounts": [{"name": "red-2026"}]}, replaces=START), "a")
+    before = await cell.log.end()
+    answer = await cell.ask(team_user(RED), SUBJECTS.ask(RED), payload)
+    assert isinstance(answer, Refused)
+    assert answer.code is RefusalCode.INVALID
+    assert await cell.log.end() == before
+
+
+@pytest.mark.parametrize(
+    "kind", ["musterbook.credit.granted.v1", "musterbook.credit.grant_asked.v1", "musterbook.accounts.set.v1"]
+)
+async def test_no_report_of_an_agent_makes_credits(cell: Cell, kind: str) -> None:
+    """Also not beside one that is right."""
+    before = await cell.log.end()
+    forged = {
+        "type": kind, "at": "2026-11-30T00:00:00Z", "account": "red-2026", "ask_id": "a", "key": "k",
+        "request_hash": "h", "entry": 1, "amount_micro": 1000, "accounts": [],
+    }  # fmt: skip
+    report = msgspec.json.decode(joining())
+    report["reports"].append(forged)
+    answer = await cell.ask(agent_user(NODE), SUBJECTS.report(NODE), msgspec.json.encode(report))
+    assert isinstance(answer, Refused)
+    assert answer.code is RefusalCode.INVALID
+    assert await cell.log.end() == before
+
+
+def test_teams_and_agents_have_no_words_for_credits() -> None:
+    """A kind of ask or report that is added has to be thought about here."""
+    assert set(get_args(Ask)) == {Submit, Cancel}
+    assert {kind.family for kind in get_args(AgentReport)} == {NODE_FAMILY}
+
+
 @pytest.mark.parametrize(
     "payload",
     [
         b"", b"{", b"null", b'{"ask":"submit","key":"k","spec":{}}', b'{"ask":"set_policy","document":{}}',
         b'{"ask":"set_policy","document":{},"replaces":-1}', b'{"ask":"set_queues","document":[],"replaces":0}',
         b'{"ask":"cordon","node_ids":[]}', b'{"ask":"cordon","node_ids":["n"],"why":1}', b"[" * 100_000,
+        b'{"ask":"grant","account":"a","key":"k"}', b'{"ask":"grant","account":"a","key":"k","credits":5}',
+        b'{"ask":"grant","account":"a","key":"k","credits":"5","by":"x"}', b'{"ask":"set_accounts","document":{}}',
+        b'{"ask":"adjust","account":"a","key":"k","credits":"5","refunds":-1}',
+        b'{"ask":"set_prices","document":{"lists":[{"gpu_hour":{"*":1e400}}]},"replaces":0}',
         b'{"ask":"set_policy","document":{"order":"' + b"x" * 300_000 + b'"},"replaces":0}',
     ],
 )  # fmt: skip

@@ -36,7 +36,7 @@ async def test_a_grant_is_in_the_log_with_who_asked(cell: Cell) -> None:
 
 async def test_a_wish_that_cannot_be_meant_is_refused(cell: Cell) -> None:
     """What is wrong is named, and nothing is written."""
-    await priced(cell)
+    await cell.get("/v1/credits/accounts", min_position=await priced(cell))
     end = await cell.log.end()
     for what, changed, status, told in (
         ("grants", {"credits": "-5"}, 422, "credits"),

@@ -57,7 +57,7 @@ async def test_an_account_has_what_its_entries_add_up_to(cell: Cell) -> None:
         "granted": "100.5", "reserved": "5", "balance": "95.5", "overdraft": "10", "available": "105.5", "owed": "0",
     }  # fmt: skip
     assert (account["balance_micro"], account["reservations"], account["queues"]) == (95_500_000, 1, ["default"])
-    listed = await cell.get("/v1/credits/accounts")
+    listed = await cell.get("/v1/credits/accounts", min_position=at)
     assert [one["account"] for one in listed["accounts"]] == ["red"]
     unknown = await cell.http.get("/v1/credits/accounts/blue")
     assert (unknown.status_code, unknown.json()["code"]) == (404, "account_not_found")
@@ -151,7 +151,7 @@ async def test_a_statement_of_nothing_in_particular_is_refused(cell: Cell) -> No
     for params in ({"month": "2026-13"}, {"month": "november"}, {"month": "0000-01"}, {"kind": "given"}, {"last": 0}):
         response = await cell.http.get(f"{ACCOUNT}/statement", params={**params, "min_position": at})
         assert (response.status_code, next(iter(params)) in response.json()["detail"]) == (422, True), params
-    response = await cell.http.get("/v1/credits/accounts/bl%00ue/statement")
+    response = await cell.http.get("/v1/credits/accounts/bl%00ue/statement", params={"min_position": at})
     assert response.status_code == 404
 
 

@@ -43,6 +43,7 @@ from projections.cluster.index import (
 )
 from projections.cluster.job import (
     BACK_OFF_MAX,
+    EVIDENCE_MAX,
     Job,
     JobState,
     Run,
@@ -164,6 +165,7 @@ def _placed(cluster: Cluster, e: JobPlaced, recorded: Recorded) -> None:
             dead=dead,
             clean=dead,  # it never began there: the node joined anew before it was told
             metering=sum(s.slots.bit_count() for index, s in enumerate(e.shares) if not dead >> index & 1),
+            evidence=(recorded.id,) if dead else (),
         ),
     )
     charged(cluster, e.run_id)
@@ -189,7 +191,9 @@ def _run_started(cluster: Cluster, e: RunStarted, recorded: Recorded) -> None:
 def _run_stopping(cluster: Cluster, e: RunStopping, recorded: Recorded) -> None:
     run = _run_of(cluster, e, e.run_id)
     told = recorded.at + grace(cluster.jobs[run.job_id].spec)
-    put_run(cluster, replace(run, stopping=e.cause, end=told if run.end is None else min(run.end, told)))
+    evidence = (*run.evidence, recorded.id)[:EVIDENCE_MAX]
+    end = told if run.end is None else min(run.end, told)
+    put_run(cluster, replace(run, stopping=e.cause, end=end, evidence=evidence))
     covers_no_more(cluster, e.run_id)
 
 

@@ -33,7 +33,8 @@ def record_hours(entries: Entries) -> None:
         bill = cluster.credits.bills[run_id]
         used_us = used_by(cluster.runs[run_id], bill, hour)
         cost = cost_micro(used_us, bill.rate.nano_per_gpu_hour)
-        payable = cost if bearer is Bearer.ACCOUNT else min(cost, bill.reserved_micro)
+        kept = min(bill.reserved_micro, bill.needs_micro)  # what is too much is refunded in this round
+        payable = cost if bearer is Bearer.ACCOUNT else min(cost, kept)
         Records(entries, bill).record(hour, used_us, payable)
 
 

@@ -138,7 +138,11 @@ def _commit_faults(books: Books, charge: Charge, over: Over, e: CreditCommitted)
     if charge.uncovered_micro != due - min(due, charge.rest):
         yield f"{charge.uncovered_micro} uncovered, not {due - min(due, charge.rest)}"
     said, known = (e.outcome, e.gpu_type, e.nano_per_gpu_hour), (over.outcome, charge.gpu_type, charge.nano)
-    if said != known or e.ended != over.ended or e.began != (over.began or over.ended):
+    told = (e.began, e.ended) == (
+        over.began,
+        over.ended,
+    ) or not charge.gone  # none of its GPUs ever counted: at no time
+    if said != known or not told:
         yield f"{said} from {e.began} to {e.ended}; it was {known} from {over.began} to {over.ended}"
 
 

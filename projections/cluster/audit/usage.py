@@ -9,6 +9,7 @@ from events.credit import EndedAs
 from events.fleet import NodeLost, NodeRecovered, NodeSuspected
 from events.job import (
     AdmissionWithdrawn,
+    GpusEarmarked,
     JobCancelled,
     JobFailed,
     JobPlaced,
@@ -58,6 +59,8 @@ def _placed(books: Books, recorded: Recorded, e: JobPlaced) -> None:
         if credit.lives.get(share.node_id) == share.node_epoch:  # any other is dead on arrival
             credit.here.setdefault(share.node_id, {})[e.run_id] = share.slots
             charge.counting += share.slots.bit_count()
+        else:
+            charge.witnesses.add(recorded.id)
     if charge.reserved.charge_from is ChargeFrom.PLACED:
         charge.since = recorded.at
 
@@ -143,6 +146,13 @@ def _stopping(books: Books, recorded: Recorded, e: RunStopping) -> None:
         charge.witnesses.add(recorded.id)
 
 
+def _earmarked(books: Books, recorded: Recorded, e: GpusEarmarked) -> None:
+    """Whose end is wanted for another, or to be moved."""
+    for run_id in e.victims:
+        if (charge := books.credit.charges.get(run_id)) is not None and charge.placed and charge.over is None:
+            charge.witnesses.add(recorded.id)
+
+
 def _run_over(
     books: Books, recorded: Recorded, e: JobRequeued | JobSucceeded | JobFailed | JobCancelled | JobTimedOut
 ) -> None:
@@ -192,6 +202,7 @@ USAGE_READERS: Final[dict[Any, Callable[[Books, Recorded, Any], None]]] = {
     NodeSuspected: _suspected,
     NodeRecovered: _recovered,
     RunStopping: _stopping,
+    GpusEarmarked: _earmarked,
     (JobRequeued, JobSucceeded, JobFailed, JobCancelled, JobTimedOut): _run_over,
     (AdmissionWithdrawn, JobRejected): _unplaced,
 }

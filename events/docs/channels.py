@@ -151,7 +151,10 @@ OTHERS: Final = (
     Channel(
         name="operate",
         subject=_form(_S.operate),
-        says="An operator sets the queues or the policy, or cordons nodes; the gate answers once it is in the log.",
+        says=(
+            "An operator sets queues, policy, accounts or prices, asks something of an account, or cordons nodes; the gate "
+            "answers once it is in the log."
+        ),
         written="operators",
         read="the gate",
         carries=OperatorAsk,

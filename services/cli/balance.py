@@ -85,7 +85,7 @@ def lines(account: dict[str, Any]) -> list[tuple[str, str]]:
         ("granted", str(account["granted"])),
         ("adjusted", str(account["adjusted"])),
         ("committed", str(account["committed"])),
-        ("reserved", f"{account['reserved']}, for {runs} run{'' if runs == 1 else 's'}"),
+        ("reserved", f"{account['reserved']}, for {runs} run{'' if runs == 1 else 's'}" if runs else "0"),
         ("balance", str(account["balance"])),
         ("overdraft", f"{overdraft(account)}: {available} may still be reserved"),
         ("owed", str(account["owed"])),

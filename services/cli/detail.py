@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from services.cli import credit_detail
 from services.cli.table import parse_time
 
 NAMED_MAX: Final = 8  # nodes or runs that a line names; of the rest, how many
@@ -100,4 +101,5 @@ TOLD: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
     "node.checkpoint_saved": _saved,
     "node.described": _described,
     "queues.set": _queues,
+    **credit_detail.TOLD,
 }

@@ -100,7 +100,7 @@ def _ask(client: Client, account: str, what: str, body: dict[str, Any], *, as_js
 
 
 HINTS: Final = {
-    "not_covered": "muster credits balance ACCOUNT shows what it has",
+    "not_covered": "muster credits balance shows what each account has",
     "beyond_commit": "muster job ID shows what each run was charged",
 }
 

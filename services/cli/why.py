@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from events.amounts import spelled_credits
 from services.cli.ended import TERMINAL
 from services.cli.options import ApiUrl, AsJson, JobIdArgument, connect, job_path
 from services.cli.place import shown
@@ -81,6 +82,7 @@ def _lines(answer: dict[str, Any], at: datetime | None) -> list[tuple[str, str]]
         ("start", start_of(answer, at)),
         ("order", _order(answer)),
         ("team", _share(answer)),
+        ("credits", credits_line(answer, will="would be" if answer["state"] == "queued" else "are")),
         ("stopping", ", ".join(answer.get("preempting") or ())),
         ("held by", ", ".join(answer.get("blockers") or ())),
         ("nodes", _some(answer.get("reserved") or ())),
@@ -118,6 +120,17 @@ def _share(answer: dict[str, Any]) -> str:
     return f"{answer.get('team')} has {_gpus(used, gpu_type)}, and may claim {entitled} now"
 
 
+def credits_line(answer: dict[str, Any], *, will: str) -> str:
+    """What is reserved, or would be, on which account, and how that is worked out; nothing where nobody charges it."""
+    if answer.get("reserves_micro") is None:
+        return ""
+    short = int(answer.get("short_micro") or 0)
+    missing = f"; short {spelled_credits(short)}" if short else ""
+    charge = f": {answer['charge']}" if answer.get("charge") else ""
+    reserved = spelled_credits(int(answer["reserves_micro"]))
+    return f"{reserved} of account {answer.get('account')} {will} reserved{missing}{charge}"
+
+
 # A dry run
 
 
@@ -134,6 +147,7 @@ def print_dry_run(answer: dict[str, Any], now: datetime) -> None:
         ("order", _order(explained)),
         ("stops", ", ".join(answer.get("preempts") or ())),
         ("cost", _cost(answer)),
+        ("credits", credits_line(answer, will="would be")),
         ("team", _share({**explained, "team": answer["team"]}) if explained and not _gets_gpus(answer) else ""),
         ("held by", ", ".join(explained.get("blockers") or ())),
         ("to do", str(explained.get("next_action") or "")),

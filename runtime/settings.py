@@ -75,7 +75,22 @@ class GateSettings(CommonSettings):
     )
 
 
-class ApiSettings(GateSettings):
+class SendingSettings(CommonSettings):
+    """Those of processes that check where webhooks go: the API when they are set up, and the part that sends them."""
+
+    webhooks_allow: Networks = Field(
+        (),
+        max_length=64,
+        description="Networks that webhooks may go to although they are not of the public internet, by commas.",
+    )
+
+    @field_validator("webhooks_allow", mode="before")
+    @classmethod
+    def _networks_by_commas(cls, value: Any) -> Any:  # noqa: ANN401 - as typed
+        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+
+class ApiSettings(GateSettings, SendingSettings):
     """The API's, which carries a gate of its own."""
 
     host: str = Field("127.0.0.1", description="Address to listen on.")
@@ -88,21 +103,11 @@ class ReaderSettings(CommonSettings):
     nats_user: str = "reader"
 
 
-class WebhooksSettings(CommonSettings):
+class WebhooksSettings(SendingSettings):
     """Those of the part that sends webhooks."""
 
     nats_user: str = "reader"
-    webhooks_allow: Networks = Field(
-        (),
-        max_length=64,
-        description="Networks that webhooks may be sent to although they are not of the public internet, by commas.",
-    )
     webhooks_kept_days: int = Field(30, ge=1, le=3_650, description="Days that ended deliveries are kept.")
-
-    @field_validator("webhooks_allow", mode="before")
-    @classmethod
-    def _networks_by_commas(cls, value: Any) -> Any:  # noqa: ANN401 - as typed
-        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
 
 class DispatcherSettings(CommonSettings):

@@ -26,6 +26,7 @@ from services.api import (
     problems,
     standing,
     submit,
+    webhooks,
     why,
 )
 from services.api.limits import BodyLimit, Counted
@@ -47,6 +48,7 @@ ROUTES: Final = (  # in the order of the page at /docs
     standing,
     credits,
     credit_asks,
+    webhooks,
     cordon,
     fleet,
     health,

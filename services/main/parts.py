@@ -227,6 +227,7 @@ async def api(stop: Stop) -> None:
                 subjects=Subjects(settings.cell),
                 clock=CLOCK,
                 open_reader=lambda: bare_reader(settings),
+                webhooks_allow=settings.webhooks_allow,
             )
             async with open_api(parts, host=settings.host, port=settings.port) as url:
                 logger.info("api_listens", url=url)

@@ -13,11 +13,11 @@ from services.webhooks import endpoints
 from services.webhooks.endpoints import Endpoint
 from services.webhooks.schedule import Answer, State, Verdict
 from services.webhooks.signature import webhook_id_of
+from services.webhooks.testing import TEST_TYPE
 
 LEASE_S: Final = 60.0  # of an attempt; then whoever makes it is taken for dead, and it is made again
 AT_ONCE_MAX: Final = 4  # attempts at one endpoint, of all processes together
 PROBLEM_MAX: Final = 300  # characters
-TEST_TYPE: Final = "musterbook.webhook.test.v1"
 
 ADD: Final = """
 INSERT INTO webhooks.delivery (endpoint_id, webhook_id, position, event_type, state, next_try, made_at)

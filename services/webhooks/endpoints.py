@@ -1,5 +1,7 @@
 """Endpoints and their secrets: who wants which events, where, and what proves that they are ours."""
 
+import base64
+import hashlib
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
@@ -16,6 +18,7 @@ SECRETS_MAX: Final = 5  # that sign at once: of several rotations in one grace
 ALL: Final = "SELECT * FROM webhooks.endpoint ORDER BY created_at, endpoint_id"
 ENABLED: Final = "SELECT * FROM webhooks.endpoint WHERE enabled ORDER BY endpoint_id"
 ONE: Final = "SELECT * FROM webhooks.endpoint WHERE endpoint_id = $1"
+ONE_LOCKED: Final = "SELECT * FROM webhooks.endpoint WHERE endpoint_id = $1 FOR NO KEY UPDATE"
 SOME_ENABLED: Final = "SELECT EXISTS (SELECT FROM webhooks.endpoint WHERE enabled)"
 COUNT: Final = "SELECT count(*) FROM webhooks.endpoint"
 INSERT: Final = """
@@ -38,25 +41,30 @@ ADD_TO_SECRETS: Final = "INSERT INTO webhooks.secret (endpoint_id, bytes, made_a
 END_SECRETS: Final = "UPDATE webhooks.secret SET ends_at = least(ends_at, $2) WHERE endpoint_id = $1"
 NEWEST_OF_SECRETS: Final = "SELECT bytes FROM webhooks.secret WHERE endpoint_id = $1 ORDER BY number DESC LIMIT 1"
 FORGET_SECRETS: Final = "DELETE FROM webhooks.secret WHERE ends_at <= $1"
-LOCK: Final = "SELECT endpoint_id FROM webhooks.endpoint WHERE endpoint_id = $1 FOR UPDATE"
 
 
-class Endpoint(msgspec.Struct, frozen=True):
+def endpoint_id_for(key: str) -> str:
+    """The id of the endpoint that was asked for under a key: 65 bits of a hash."""
+    digest = hashlib.sha256(f"webhook\0{key}".encode()).digest()
+    return "w" + base64.b32encode(digest).decode().lower()[:13]
+
+
+class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     """Where to send what."""
 
     endpoint_id: str
     url: str
     wanted: Wanted
-    description: str
-    enabled: bool
-    stopped: str  # why it is not enabled: "gone", "backlog", "operator"; empty where it is
+    description: str = ""
+    enabled: bool = True
+    stopped: str = ""  # why it is not enabled: "gone", "backlog", "operator"
     after: Position  # it gets events behind this position
-    quiet_until: datetime | None  # nothing is sent to it before
+    quiet_until: datetime | None = None  # nothing is sent to it before
     created_at: datetime
     created_by: str
 
-    def wants_of(self, other: "Endpoint") -> bool:
-        """Whether both ask for the same."""
+    def asks_the_same_as(self, other: "Endpoint") -> bool:
+        """Whether whoever asked for both may have meant one."""
         return (self.url, self.wanted, self.description) == (other.url, other.wanted, other.description)
 
 
@@ -96,9 +104,9 @@ async def count(db: Pool | Connection) -> int:
     return int(await db.fetchval(COUNT))
 
 
-async def endpoint(db: Pool | Connection, endpoint_id: str) -> Endpoint | None:
-    """The one with this id."""
-    record = await db.fetchrow(ONE, endpoint_id)
+async def endpoint(db: Pool | Connection, endpoint_id: str, *, lock: bool = False) -> Endpoint | None:
+    """The one with this id; as it stays until the caller's transaction ends, where `lock`."""
+    record = await db.fetchrow(ONE_LOCKED if lock else ONE, endpoint_id)
     return _endpoint(record) if record is not None else None
 
 
@@ -146,7 +154,7 @@ async def rotate(conn: Connection, endpoint_id: str, secret: bytes, *, now: date
 
     In a transaction of the caller's.
     """
-    await conn.fetchval(LOCK, endpoint_id)
+    await conn.fetchrow(ONE_LOCKED, endpoint_id)
     if await conn.fetchval(NEWEST_OF_SECRETS, endpoint_id) == secret:
         return False
     await conn.execute(END_SECRETS, endpoint_id, until)

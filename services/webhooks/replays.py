@@ -26,18 +26,18 @@ REACHED: Final = "UPDATE webhooks.replay SET reached = $2, matched = matched + $
 LISTED: Final = "SELECT * FROM webhooks.replay WHERE endpoint_id = $1 ORDER BY replay_id DESC LIMIT $2"
 
 
-class Replay(msgspec.Struct, frozen=True):
+class Replay(msgspec.Struct, frozen=True, kw_only=True):
     """That an endpoint gets again what it wants of a range."""
 
-    replay_id: int
+    replay_id: int = 0  # of one that is only asked for
     endpoint_id: str
     after: Position
     until: Position  # with the event at it
-    reached: Position  # up to which wanted events wait again
-    matched: int
+    reached: Position = START  # up to which wanted events wait again
+    matched: int = 0
     made_at: datetime
     made_by: str
-    ended_at: datetime | None
+    ended_at: datetime | None = None
 
 
 def _replay(record: Any) -> Replay:  # noqa: ANN401 - a row as the driver gives it

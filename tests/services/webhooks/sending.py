@@ -39,7 +39,9 @@ class Sender:
         """An endpoint that gets events from now on."""
         async with self.pool.acquire() as conn, conn.transaction():
             after = await reached.from_now(conn, self.log)
-            new = Endpoint(name, url, wanted, "", True, "", after, None, self.clock.now(), "test")
+            new = Endpoint(
+                endpoint_id=name, url=url, wanted=wanted, after=after, created_at=self.clock.now(), created_by="test"
+            )
             assert await endpoints.add(conn, new, SECRET)
         return new
 
@@ -107,7 +109,9 @@ async def eventually(condition: Callable[[], Awaitable[object]], *, what: str) -
     """The condition holds, of something that has to be asked; else the test fails."""
 
     async def look() -> None:
-        while not await condition():
+        while True:
+            if await condition():
+                return
             await asyncio.sleep(LOOK_EVERY_S)
 
     looking = asyncio.create_task(look())

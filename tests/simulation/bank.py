@@ -335,7 +335,7 @@ class Bank:
         """A run has saved its work."""
         if (found := self._share(which)) is not None:
             run_id, share = found
-            await self.log.record([CheckpointSaved(**self._of(run_id, share), number=which)])
+            await self.log.record([CheckpointSaved(**self._of(run_id, share), number=which % 1_000)])
 
     async def end(self, which: int, code: int) -> None:
         """A node says how its ranks ended, and that their GPUs are free: also of a run that was settled long ago."""

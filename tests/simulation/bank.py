@@ -81,7 +81,7 @@ class Bank:
         await self.read()
         await self.set_accounts(0)
         await self.set_prices(0)
-        await self.set_policy(0)
+        await self.set_policy(10)  # the defaults, but for instalments of ten minutes
         for number in range(len(NODES)):
             await self.join(number)
         await self.grant(0, 40 * CREDIT)
@@ -241,7 +241,7 @@ class Bank:
                     charge_from=list(ChargeFrom)[kind // 2 % 2],
                     waived_failed=waived,
                     waived_preempted=waived,
-                    overrun=list(Overrun)[kind // 3 % 2],
+                    overrun=list(Overrun)[kind // 5 % 2],
                     min_runtime_s=0,
                 )
             ]

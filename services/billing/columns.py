@@ -65,6 +65,7 @@ COLUMNS: Final = (
     _null("ContractedUnitPrice", Kind.DECIMAL, PRICE),
     Column("EffectiveCost", Kind.DECIMAL, places=COST),
     Column("HostProviderName"),  # 1.3
+    _null("InvoiceId"),  # whoever makes invoices knows it
     Column("InvoiceIssuerName"),
     Column("ListCost", Kind.DECIMAL, places=COST),
     _null("ListUnitPrice", Kind.DECIMAL, PRICE),
@@ -79,9 +80,9 @@ COLUMNS: Final = (
     Column("PublisherName"),
     Column("RegionId"),
     Column("RegionName"),
-    _null("ResourceId"),
+    Column("ResourceId"),
     _null("ResourceName"),
-    _null("ResourceType"),
+    Column("ResourceType"),
     Column("ServiceCategory"),
     Column("ServiceName"),
     Column("ServiceProviderName"),  # 1.3

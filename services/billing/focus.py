@@ -51,6 +51,7 @@ def row(charge: Charge, sheet: Sheet) -> tuple[Value, ...]:
 def _common(charge: Charge, sheet: Sheet) -> dict[str, Value]:
     start, end = charge_period(charge)
     usage = charge.kind == ChargeKind.USAGE
+    known = charge.id if usage else f"{charge.account}-{charge.entry}"
     return {
         "BillingAccountId": charge.account,
         "BillingAccountName": charge.account,
@@ -74,12 +75,12 @@ def _common(charge: Charge, sheet: Sheet) -> dict[str, Value]:
         "SubAccountId": charge.team or None,
         "SubAccountName": charge.team or None,
         "SubAccountType": "Team" if charge.team else None,
-        "ResourceId": charge.run_id,
-        "ResourceType": "Run" if charge.run_id else None,
+        "ResourceId": charge.run_id or known,
+        "ResourceType": "Run" if charge.run_id else "Credits",
         "Tags": _tags(charge),
         "x_AmountMicroCredits": charge.amount_micro,
         "x_Cause": charge.cause or None,
-        "x_ChargeId": charge.id if usage else f"{charge.account}-{charge.entry}",
+        "x_ChargeId": known,
         "x_ChargeKind": charge.kind,
         "x_EntryNumber": charge.entry,
         "x_EventId": charge.event_id,

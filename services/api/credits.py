@@ -10,6 +10,7 @@ from fastapi import APIRouter, Body, Query, Response
 from events.accounts import AccountsSet
 from events.ask import SetAccounts, SetPrices
 from events.log.port import Unknown
+from events.prices import PricesSet
 from projections.tables import account_view, period_view, spending, statement
 from projections.tables.account_view import AccountRow
 from projections.tables.credit_entry import EntryKind, EntryRow
@@ -32,8 +33,9 @@ from services.api.jobs import log_away
 from services.api.parts import AtLeast, InHere, say_position
 from services.api.problems import Troubled, trouble
 from services.api.schemas import DocumentSet, StandingDocument
-from services.api.standing import DryRun, Over, Trace, Who, set_standing, standing, with_etag
+from services.api.standing import DryRun, Over, Trace, Who, capacity_of, set_standing, standing, with_etag
 from services.gate.names import shown
+from services.gate.prices import checked_prices, unpriced
 
 router = APIRouter(prefix="/v1/credits", tags=["credits"])
 
@@ -88,7 +90,12 @@ async def put_prices(
 ) -> DocumentSet:
     """Set what GPUs cost, whole, over the document that If-Match names. What is reserved keeps its price."""
     ask = SetPrices(document=document, replaces=over, trace=traceparent)
-    return with_etag(await set_standing(here, ask, who, dry_run=dry_run), response)
+    done = await set_standing(here, ask, who, dry_run=dry_run)
+    now = here.clock.now()
+    prices = checked_prices(document, now)
+    if isinstance(prices, PricesSet):
+        done.warnings += unpriced(prices, await capacity_of(here), now)
+    return with_etag(done, response)
 
 
 @router.get("/accounts")

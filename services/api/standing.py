@@ -133,6 +133,11 @@ async def set_standing(here: Here, ask: SetDocument, who: str, *, dry_run: bool)
 async def _beyond(here: Here, document: dict[str, Any]) -> list[str]:
     """What the queues promise beyond what the cluster has; nothing while the tables cannot be read."""
     queues = checked_queues(document, here.clock.now())
+    return beyond(getattr(queues, "queues", ()), await capacity_of(here))
+
+
+async def capacity_of(here: Here) -> dict[str, int]:
+    """GPUs of each type on the nodes that are not lost; nothing while the tables cannot be read."""
     capacity: dict[str, int] = {}
     try:
         async with here.tables() as tables:
@@ -140,8 +145,8 @@ async def _beyond(here: Here, document: dict[str, Any]) -> list[str]:
                 if node.state != node_view.NodeState.LOST:
                     capacity[node.gpu_type] = capacity.get(node.gpu_type, 0) + node.gpus
     except Troubled:
-        return []
-    return beyond(getattr(queues, "queues", ()), capacity)
+        return {}
+    return capacity
 
 
 def standing(held: Held, response: Response) -> StandingDocument:

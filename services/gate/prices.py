@@ -81,7 +81,9 @@ def unpriced(prices: PricesSet, gpu_types: Collection[str], at: datetime) -> lis
         named = {price.gpu_type for price in one.prices}
         missing = sorted(set(gpu_types) - named) if "" not in named else []
         if missing:
-            told.append(f"{_named(one)} has no price for {', '.join(missing)}: jobs that may get one wait for it")
+            told.append(
+                f"{_named(one)} has no price for {', '.join(missing)}: jobs that may get one and are paid for wait"
+            )
     return told
 
 

@@ -30,6 +30,19 @@ async def test_documents_are_set_over_the_ones_that_were_read(cell: Cell) -> Non
         assert missing.status_code == 428
 
 
+async def test_types_of_the_cluster_without_a_price_are_told(cell: Cell) -> None:
+    """A warning: the file is taken, and nodes may come later."""
+    at = await cell.join()
+    await cell.get("/v1/nodes", min_position=at)
+    warnings = []
+    for document in ({"lists": [{"gpu_hour": {"a100": 1}}]}, PRICES):
+        done = await cell.http.put("/v1/credits/prices", json=document, headers={"If-Match": "*"})
+        warnings.append(done.json()["warnings"])
+    assert warnings == [
+        ["list from the beginning has no price for h100: jobs that may get one and are paid for wait"], []
+    ]  # fmt: skip
+
+
 async def _changed(cell: Cell, path: str, read: httpx.Response) -> bool:
     response = await cell.http.put(path, json=read.json()["document"], headers={"If-Match": read.headers["etag"]})
     return bool(response.json()["changed"])

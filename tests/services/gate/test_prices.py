@@ -286,12 +286,12 @@ def test_types_of_the_cluster_without_a_price_are_told() -> None:
     )
     assert unpriced(prices, {"h100"}, AT) == []
     assert unpriced(prices, {"h100", "a100"}, AT) == [
-        "list from 2026-01-01T00:00:00Z has no price for a100: jobs that may get one wait for it"
+        "list from 2026-01-01T00:00:00Z has no price for a100: jobs that may get one and are paid for wait"
     ]
     assert unpriced(prices, {"h100", "a100"}, YEAR) == []
     assert unpriced(prices, {"a100"}, datetime(2025, 1, 1, tzinfo=UTC)) == [
-        "list from the beginning has no price for a100: jobs that may get one wait for it",
-        "list from 2026-01-01T00:00:00Z has no price for a100: jobs that may get one wait for it",
+        "list from the beginning has no price for a100: jobs that may get one and are paid for wait",
+        "list from 2026-01-01T00:00:00Z has no price for a100: jobs that may get one and are paid for wait",
     ]
 
 

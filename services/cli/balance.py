@@ -7,7 +7,7 @@ import typer
 
 from services.cli.failure import EXIT_CODES
 from services.cli.options import ApiUrl, AsJson, account_path, connect
-from services.cli.table import Column, print_table
+from services.cli.table import Column, print_table, print_wrapped
 
 COLUMNS: Final = (
     Column("ACCOUNT"),
@@ -48,7 +48,7 @@ def balance(
                 print(json.dumps(one))
         elif account:
             for name, value in lines(found[0]):
-                print(f"{name:<{LABEL}}{value}".rstrip())
+                print_wrapped(value, f"{name:<{LABEL}}")
         else:
             print_table(COLUMNS, [_row(one) for one in found])
 

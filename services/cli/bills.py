@@ -13,7 +13,7 @@ COLUMNS: Final = (
     Column("GPU-HOURS", right=True, drop=2),
     Column("NOT CHARGED", right=True, drop=3),
     Column("UNCOVERED", right=True, drop=4),
-    Column("WHY", drop=1),
+    Column("WHY", drop=1, wraps=True),
 )
 
 

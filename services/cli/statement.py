@@ -28,7 +28,7 @@ COLUMNS: Final = (
     Column("BALANCE", right=True),
     Column("GPU-HOURS", right=True, drop=4),
     Column("RUN", drop=1),
-    Column("WHY", drop=2),
+    Column("WHY", drop=2, wraps=True),
 )
 TOTALS: Final = (
     Column("TOTAL"),

@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
@@ -11,6 +12,7 @@ GAP: Final = "  "
 MINUTE_S: Final = 60
 HOUR_S: Final = 3600
 DAY_S: Final = 86400
+WRAPPED: Final = 24  # columns that a text which wraps has at the least
 MICRO: Final = 1_000_000
 STYLES: Final[Mapping[str, str]] = {  # of states, as SGR parameters
     "running": "32",
@@ -37,6 +39,7 @@ class Column(NamedTuple):
     title: str
     drop: int = 0
     right: bool = False
+    wraps: bool = False  # the last one of a table: what finds no room on its line goes on below
 
 
 def fit(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:
@@ -47,7 +50,8 @@ def fit(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) ->
 
 
 def _widths(columns: Sequence[Column], table: Sequence[Sequence[str]]) -> list[int]:
-    return [max(len(row[i]) for row in table) for i in range(len(columns))]
+    widths = [max(len(row[i]) for row in table) for i in range(len(columns))]
+    return [min(width, WRAPPED) if column.wraps else width for column, width in zip(columns, widths, strict=True)]
 
 
 def _kept(columns: Sequence[Column], widths: Sequence[int], width: int) -> list[int]:
@@ -89,7 +93,27 @@ def print_pages(columns: Sequence[Column], pages: Iterable[Sequence[Sequence[str
         widths = [max(pair) for pair in zip(widths, _widths(columns, [titles, *rows]), strict=True)]
         for row in rows:
             cells = _padded(columns, row, widths, kept)
-            print(GAP.join(styled(cell) if colour else cell for cell in cells).rstrip())
+            *before, last = [styled(cell) if colour else cell for cell in cells]
+            if columns[kept[-1]].wraps and before:
+                taken = sum(widths[i] + len(GAP) for i in kept[:-1])
+                last = _wrapped(last, width - taken, taken)
+            print(GAP.join([*before, last]).rstrip())
+
+
+def _wrapped(text: str, width: int, taken: int) -> str:
+    """The text, in lines of so many columns, those below the first one moved to the right by what stands before it."""
+    lines = textwrap.wrap(text, max(width, WRAPPED), break_on_hyphens=False, break_long_words=False)
+    return ("\n" + " " * taken).join(lines)
+
+
+def print_wrapped(text: str, before: str) -> None:
+    """The text is on stdout, after what stands before it; on a terminal wrapped to its width, below its first word."""
+    if not sys.stdout.isatty():
+        print(before + text)
+        return
+    width = max(40, shutil.get_terminal_size().columns)
+    after = " " * len(before)
+    print(textwrap.fill(text, width, initial_indent=before, subsequent_indent=after, break_on_hyphens=False))
 
 
 def styled(cell: str) -> str:

@@ -2,9 +2,6 @@
 
 import json
 import re
-import shutil
-import sys
-import textwrap
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Final
 
@@ -14,7 +11,7 @@ from events.amounts import spelled_credits
 from services.cli.ended import TERMINAL
 from services.cli.options import ApiUrl, AsJson, JobIdArgument, connect, job_path
 from services.cli.place import shown
-from services.cli.table import duration, parse_time
+from services.cli.table import duration, parse_time, print_wrapped
 from services.main.local import CLOCK
 
 LABEL: Final = 11  # columns of what stands before a line
@@ -71,9 +68,9 @@ def print_why(answer: dict[str, Any], now: datetime | None = None) -> None:
         head = f"{head} (at {_time(at, at)}, position {shown(answer['position'])})".replace(" is ", " was ", 1)
     print(head)
     if answer.get("message"):
-        _print_wrapped(str(answer["message"]), "  ")
+        print_wrapped(str(answer["message"]), "  ")
     for label, text in _lines(answer, at):
-        _print_wrapped(text, f"  {label:<{LABEL}}")
+        print_wrapped(text, f"  {label:<{LABEL}}")
 
 
 def _lines(answer: dict[str, Any], at: datetime | None) -> list[tuple[str, str]]:
@@ -138,7 +135,7 @@ def print_dry_run(answer: dict[str, Any], now: datetime) -> None:
     """What would become of the job is on stdout."""
     print(_outcome(answer))
     if answer.get("message") and answer["outcome"] != "starts":
-        _print_wrapped(str(answer["message"]), "  ")
+        print_wrapped(str(answer["message"]), "  ")
     explained = answer.get("why") or {}
     nodes = [f"{node} ({gpus})" for node, gpus in (answer.get("nodes") or {}).items()]
     lines = [
@@ -154,7 +151,7 @@ def print_dry_run(answer: dict[str, Any], now: datetime) -> None:
     ]
     for label, text in lines:
         if text:
-            _print_wrapped(text, f"  {label:<{LABEL}}")
+            print_wrapped(text, f"  {label:<{LABEL}}")
 
 
 def _outcome(answer: dict[str, Any]) -> str:
@@ -208,13 +205,3 @@ def _time(moment: datetime, now: datetime) -> str:
     """As the clock on the wall here shows it, with the date where it is another one."""
     here = moment.astimezone()
     return f"{here:%H:%M:%S}" if here.date() == now.astimezone().date() else f"{here:%Y-%m-%d %H:%M:%S}"
-
-
-def _print_wrapped(text: str, before: str) -> None:
-    """On stdout; on a terminal wrapped to its width, further lines below the first word."""
-    if not sys.stdout.isatty():
-        print(before + text)
-        return
-    width = max(40, shutil.get_terminal_size().columns)
-    after = " " * len(before)
-    print(textwrap.fill(text, width, initial_indent=before, subsequent_indent=after, break_on_hyphens=False))

@@ -229,6 +229,13 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     estimated_start: Moment | None = None  # None: see `basis`
     basis: str = ""  # a `Basis` while it waits
     estimate: str = ""  # one sentence about that
+    account: str = ""  # that pays for it; empty: nobody charges it, or none may be charged
+    reserves_micro: int | None = None  # micro-credits that are reserved for its run, or will be before it may run
+    has_micro: int | None = (
+        None  # micro-credits that the account can still pay; None: nobody pays, or there is no bound
+    )
+    short_micro: int = 0  # of what is to be reserved, what the account cannot pay now
+    charge: str = ""  # how `reserves_micro` is worked out
 
 
 class EntitledAsk(msgspec.Struct, frozen=True, kw_only=True):
@@ -278,4 +285,8 @@ class DryRun(msgspec.Struct, frozen=True, kw_only=True):
     entitled: int = 0  # GPUs of that type that its team may claim, with this job among its demand
     used: int = 0  # GPUs of that type that its team would have with it
     borrowed: int = 0  # of those, beyond what it is entitled to
+    account: str = ""  # that would pay for it; empty: nobody charges it, or none may be charged
+    reserves_micro: int | None = None  # micro-credits that would be reserved for its run before it may run
+    short_micro: int = 0  # of these, what the account cannot pay now
+    charge: str = ""  # how `reserves_micro` is worked out
     why: Why | None = None  # with all numbers, while it waits

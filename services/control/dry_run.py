@@ -9,6 +9,7 @@ from events.ask import DryRun, DryRunAsk, Outcome
 from events.base import Event, JobId, Position, RunId, job_id_of
 from events.job import GpusEarmarked, JobPlaced, JobRejected, JobSubmitted, NodeShare, StartPromised
 from projections.cluster.evolve import evolve
+from projections.cluster.explain.charge import Charge, charge_of
 from projections.cluster.explain.why import explain
 from projections.cluster.job import Job
 from projections.cluster.quota.entitlement import Standing
@@ -32,17 +33,30 @@ def dry_run(cluster: Cluster, ask: DryRunAsk, tick: Tick) -> DryRun:
     )  # fmt: skip
     fork = evolve(cluster.fork(), tick.decided(submitted))
     job = fork.jobs[TRIED]
+    charge = charge_of(fork, job, tick.at)
     said: Event | None = None
     for _ in range(ROUNDS_MAX):
         decided = decide_all(fork, tick)
         fork = reduce(evolve, map(tick.decided, decided), fork)
         said = _about(decided) or said
         if not decided or not (said is None or isinstance(said, StartPromised)):
-            return replace(_answer(fork, job, said, tick), position=cluster.position)
+            return _charged(replace(_answer(fork, job, said, tick), position=cluster.position), charge)
     if said is not None:
-        return replace(_answer(fork, job, said, tick), position=cluster.position)
+        return _charged(replace(_answer(fork, job, said, tick), position=cluster.position), charge)
     message = "more jobs are decided before it than a dry run waits for"
-    return DryRun(position=cluster.position, outcome=Outcome.NOT_EVALUATED, message=message)
+    return _charged(DryRun(position=cluster.position, outcome=Outcome.NOT_EVALUATED, message=message), charge)
+
+
+def _charged(answer: DryRun, charge: Charge) -> DryRun:
+    """With what would be reserved for it; what is short, as the rounds left it."""
+    left = answer.why.short_micro if answer.why is not None else 0
+    return replace(
+        answer,
+        account=charge.account,
+        reserves_micro=charge.micro,
+        short_micro=charge.short if answer.outcome is Outcome.NOT_EVALUATED else left,
+        charge=charge.told,
+    )
 
 
 def _about(decided: list[Event]) -> Event | None:

@@ -24,6 +24,14 @@ OVER_QUOTA: Final = frozenset(
         HoldCode.RUNNING_MAX,
     }
 )
+DEPENDS: Final = {
+    HoldCode.QUEUE_PAUSED: "an operator has to resume its queue",
+    HoldCode.NO_ACCOUNT: "it cannot start until accounts, or the job, are others",
+    HoldCode.NO_PRICE: "it cannot start until prices, or the job, are others",
+    HoldCode.CREDITS: "it depends on when its account can pay for it: what is refunded or granted counts at once",
+    HoldCode.BEHIND: "it starts after the job that holds up its queue",
+    HoldCode.NODES_UNWELL: "it depends on when the nodes are well again",
+}
 
 
 class Estimate(NamedTuple):
@@ -50,16 +58,12 @@ def estimate(cluster: Cluster, job: Job, code: HoldCode, *, ahead: int, at: date
         case HoldCode.NOT_EVALUATED:
             first = f"{ahead} job{'s are' if ahead > 1 else ' is'} before it" if ahead else "nothing is before it"
             return Estimate(at, Basis.NEXT_ROUND, f"the next round looks at it; {first}")
-        case HoldCode.QUEUE_PAUSED:
-            return _unknown("an operator has to resume its queue")
         case code if code in IMPOSSIBLE:
             return _unknown("it cannot start until the cluster, its queue or the job is another one")
         case code if code in OVER_QUOTA:
             return _unknown("it depends on when its team has less running, or others want less")
-        case HoldCode.BEHIND:
-            return _unknown("it starts after the job that holds up its queue")
-        case HoldCode.NODES_UNWELL:
-            return _unknown("it depends on when the nodes are well again")
+        case code if code in DEPENDS:
+            return _unknown(DEPENDS[code])
         case _:
             return _when_ended(cluster, job.shape, ahead=ahead, at=at)
 

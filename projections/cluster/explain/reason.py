@@ -7,10 +7,11 @@ from typing import Final, NamedTuple
 
 from events.ask import Tier
 from events.base import JobId
-from events.job import IMPOSSIBLE, HoldCode
+from events.job import IMPOSSIBLE, UNPAID, HoldCode
+from projections.cluster.explain.charge import quoted_for, unpaid
 from projections.cluster.explain.turn import shares_a_type, shut_for, types_of
 from projections.cluster.index import line_of
-from projections.cluster.job import Job, JobState, Shape, lasts
+from projections.cluster.job import WANT_NOTHING, Job, JobState, Shape, lasts
 from projections.cluster.placing.misfit import ANY_STATE, could_hold, misfit
 from projections.cluster.placing.place import Misfit, Room, place
 from projections.cluster.quota.bounds import Block, Request
@@ -66,7 +67,7 @@ def reason_of(cluster: Cluster, job: Job, standing: Standing, *, at: datetime) -
     if not queued and job.job_id in cluster.earmarks:
         return Reason(HoldCode.WAITS_FOR_PREEMPTED)
     if queued:
-        return Reason(block.code, block) if block is not None else _of_queued(cluster, job, counted)
+        return Reason(block.code, block) if block is not None else _of_queued(cluster, job, counted, at)
     return _of_admitted(cluster, job, standing, block=block, at=at)
 
 
@@ -83,8 +84,22 @@ def _with_claims(cluster: Cluster, at: datetime) -> Standing:
     return standing
 
 
-def _of_queued(cluster: Cluster, job: Job, standing: Standing) -> Reason:
-    """Of a job that is not admitted: its queue's order, and what its team is entitled to."""
+def _of_queued(cluster: Cluster, job: Job, standing: Standing, at: datetime) -> Reason:
+    """Of a job that is not admitted, and that no bound is against: its queue's order, what its team may claim, who pays.
+
+    Of one that could not be paid for when it was last looked at, nothing else is asked while that is so.
+    """
+    code = unpaid(cluster, quoted_for(cluster, job, at))
+    if code is None:
+        return _in_turn(cluster, job, standing)
+    if job.hold in UNPAID and (code is not HoldCode.CREDITS or not standing.strict(job.team)):
+        return Reason(code)
+    before = _in_turn(cluster, job, standing)
+    return before if before.code is not HoldCode.NOT_EVALUATED else Reason(code)
+
+
+def _in_turn(cluster: Cluster, job: Job, standing: Standing) -> Reason:
+    """Its queue's order, and what its team is entitled to."""
     gpus, gpu_type = job.shape.min_gpus or job.shape.gpus, standing.wants(job.shape.gpu_types)
     if standing.strict(job.team) and (head := _head(cluster, job, standing, gpu_type)) is not None:
         return Reason(HoldCode.BEHIND, behind=head)
@@ -103,14 +118,15 @@ def _borrowing(cluster: Cluster, job: Job) -> int:
 def _head(cluster: Cluster, job: Job, standing: Standing, gpu_type: str) -> JobId | None:
     """The first job of its team that is not admitted, is tried before it, and wants the same type; None for none.
 
-    Jobs that are alike are judged by the first of them, so those never stand behind each other.
+    Jobs that are alike are judged by the first of them, so those never stand behind each other; but one that cannot be
+    paid for stands for itself.
     """
     first, before = cluster.key(job), []
     for line in cluster.queue.groups():
-        if line.team != job.team or line.hold in IMPOSSIBLE:
+        if line.team != job.team or (line.hold in WANT_NOTHING and line.hold is not HoldCode.CREDITS):
             continue
         entry = next(cluster.queue.line(line))
-        if _alike(line) == _alike(line_of(job)):
+        if line.hold is not HoldCode.CREDITS and _alike(line) == _alike(line_of(job)):
             first = min(first, entry[0])
         elif standing.wants(line.shape.gpu_types) == gpu_type:
             before.append(entry)

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from events.base import TeamId
 from events.job import HoldCode, NodeShare
 from events.queues import QueueStop
+from projections.cluster.explain.charge import credits_short, no_account, no_price
 from projections.cluster.explain.reason import Reason
 from projections.cluster.explain.supply import accepts
 from projections.cluster.job import Job
@@ -168,6 +169,18 @@ def _running_max(case: Case) -> tuple[str, str]:
     return message, f"wait for one of queue {block.queue} to end, or ask an operator to raise running_max"
 
 
+def _no_account(case: Case) -> tuple[str, str]:
+    return no_account(case.cluster, case.job)
+
+
+def _no_price(case: Case) -> tuple[str, str]:
+    return no_price(case.cluster, case.job, case.at)
+
+
+def _credits(case: Case) -> tuple[str, str]:
+    return credits_short(case.cluster, case.job, case.at)
+
+
 def _behind(case: Case) -> tuple[str, str]:
     whom = case.reason.behind or "a job before it"
     holds = "may not run yet" if case.standing.strict(case.job.team) else "cannot start yet"
@@ -253,6 +266,9 @@ SENTENCES: Final[Mapping[HoldCode, Callable[[Case], tuple[str, str]]]] = {
     HoldCode.OVER_FLOOR: _over_floor,
     HoldCode.OVER_ENTITLEMENT: _over_entitlement,
     HoldCode.RUNNING_MAX: _running_max,
+    HoldCode.NO_ACCOUNT: _no_account,
+    HoldCode.NO_PRICE: _no_price,
+    HoldCode.CREDITS: _credits,
     HoldCode.BEHIND: _behind,
     HoldCode.NODES_UNWELL: _nodes_unwell,
     HoldCode.NO_ROOM: _no_room,

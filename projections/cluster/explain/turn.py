@@ -4,17 +4,17 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from events.base import JobId
-from events.job import IMPOSSIBLE, HoldCode
+from events.job import HoldCode
 from events.policy import JobOrder
 from projections.cluster.explain.supply import accepts
 from projections.cluster.index import line_of
-from projections.cluster.job import Job, JobState, OrderKey, Shape
+from projections.cluster.job import WANT_NOTHING, Job, JobState, OrderKey, Shape
 from projections.cluster.overlay import Lines
 from projections.cluster.quota.entitlement import Standing
 from projections.cluster.state import Cluster, Line
 
 LINES_MAX: Final = 2_000  # above so many the order between teams is left out of the count
-OUT_OF_TURN: Final = IMPOSSIBLE | {HoldCode.QUEUE_PAUSED}  # what waits so is tried by nobody
+OUT_OF_TURN: Final = WANT_NOTHING | {HoldCode.QUEUE_PAUSED}  # what waits so is tried by nobody
 SHUT_NOTHING: Final = OUT_OF_TURN | {  # and this holds up nobody
     HoldCode.NOT_EVALUATED,
     HoldCode.BEHIND,  # who holds it up holds up them
@@ -39,7 +39,7 @@ class Turn(NamedTuple):
 def turn_of(cluster: Cluster, job: Job, standing: Standing, *, among_all: bool) -> Turn:
     """The job's place among all that are tried for GPUs, or, with `among_all` false, among those of its own team.
 
-    Jobs that can never start, or whose queue is stopped, take no turn and are not counted; nor are those in their back-off.
+    Jobs that can never start or cannot be paid for, or whose queue is stopped, take no turn and are not counted; nor are those in their back-off.
     """
     lines = list(_lines(cluster, job, among_all=among_all))
     fair = cluster.policy.order is JobOrder.FAIR and len(lines) <= LINES_MAX

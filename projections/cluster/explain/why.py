@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from events.ask import Tier, Why
 from events.base import JobId, NodeId, RunId, run_id_of
-from events.job import HoldCode, NodeShare
+from events.job import UNPAID, HoldCode, NodeShare
+from projections.cluster.explain.charge import Charge, charge_of
 from projections.cluster.explain.estimate import estimate
 from projections.cluster.explain.reason import reason_of, tier_of
 from projections.cluster.explain.sentences import Case, count, said, some
@@ -36,18 +37,30 @@ def explain(cluster: Cluster, job_id: JobId, *, at: datetime) -> Why:
     if job is None:
         return Why(job_id=job_id, found=False, position=cluster.position, at=at)
     if job.state is JobState.PLACED:
-        return replace(_of_placed(cluster, job), at=at, team=job.team)
+        return with_charge(replace(_of_placed(cluster, job), at=at, team=job.team), charge_of(cluster, job, at))
     standing = Standing(cluster, at)
     reason = reason_of(cluster, job, standing, at=at)
     case = Case(cluster, job, reason, standing, supply(cluster, job.shape), standing.wants(job.shape.gpu_types), at)
-    return _of_waiting(case)
+    return with_charge(_of_waiting(case), charge_of(cluster, job, at))
+
+
+def with_charge(why: Why, charge: Charge) -> Why:
+    """The answer, with the credits of the job."""
+    return replace(
+        why,
+        account=charge.account,
+        reserves_micro=charge.micro,
+        has_micro=charge.has,
+        short_micro=charge.short,
+        charge=charge.told,
+    )
 
 
 def _of_waiting(case: Case) -> Why:
     cluster, job, (code, block, behind) = case.cluster, case.job, case.reason
     tier = tier_of(code)
     turn = Turn(0, None)  # what is held or impossible takes none
-    if tier not in {Tier.HELD, Tier.IMPOSSIBLE}:
+    if tier not in {Tier.HELD, Tier.IMPOSSIBLE} and code not in UNPAID:
         turn = turn_of(cluster, job, case.standing, among_all=tier is not Tier.OVER_QUOTA)
     message, action = said(case)
     when = estimate(cluster, job, code, ahead=turn.ahead, at=case.at)
@@ -126,6 +139,8 @@ def _blockers(case: Case) -> tuple[str, ...]:
             return _largest(_holding(cluster, cluster.promises[job.job_id].shares))
         case HoldCode.WAITS_FOR_PREEMPTED:
             return _largest(_holding(cluster, cluster.earmarks[job.job_id].shares))
+        case HoldCode.CREDITS:
+            return _dearest(cluster, charge_of(cluster, job, case.at).account)
         case HoldCode.RESERVED | HoldCode.BEHIND:
             return (case.reason.behind,) if case.reason.behind is not None else ()
         case _:
@@ -150,6 +165,13 @@ def _holding(cluster: Cluster, shares: tuple[NodeShare, ...]) -> Iterable[Run]:
 def _largest(runs: Iterable[Run]) -> tuple[str, ...]:
     gpus = {run.job_id: run.gpus for run in runs}
     return tuple(sorted(gpus, key=lambda job_id: (-gpus[job_id], job_id))[:BLOCKERS_MAX])
+
+
+def _dearest(cluster: Cluster, account: str) -> tuple[str, ...]:
+    """The jobs for which most is reserved on an account, among the first so many reservations."""
+    bills = (bill for bill in islice(cluster.credits.bills.values(), LOOKED_AT_MAX) if bill.end is None)
+    reserved = {bill.job_id: bill.reserved_micro for bill in bills if bill.account == account and bill.reserved_micro}
+    return tuple(sorted(reserved, key=lambda job_id: (-reserved[job_id], job_id))[:BLOCKERS_MAX])
 
 
 def _preempting(cluster: Cluster, job_id: JobId) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -28,15 +28,8 @@ from events.operator import NodeCordoned
 from events.queues import Bounds, Queue, QueueOrder, QueueStop
 from projections.cluster.explain.why import explain
 from tests.clusters import World
-
-
-class Shown(NamedTuple):
-    """A job that waits in some world, and what is said of it."""
-
-    world: World
-    job: JobId
-    message: str
-    says: dict[str, Any]
+from tests.projections.cluster.explain.shown import Shown
+from tests.projections.cluster.explain.unpaid import credits_, no_account, no_price
 
 
 def admit(world: World, job: JobId, *, borrowing: bool = False) -> JobId:
@@ -302,22 +295,22 @@ def promised() -> Shown:
 
 CASES: list[Callable[[], Shown]] = [
     not_evaluated, queue_paused, backing_off, no_such_gpu, no_such_node, exceeds_cluster, exceeds_domain, exceeds_limit,
-    exceeds_floor, over_limit, over_floor, over_entitlement, running_max, behind, nodes_unwell, no_room, scattered,
-    reserved, waits_for_preempted, promised,
+    exceeds_floor, over_limit, over_floor, over_entitlement, running_max, no_account, no_price, credits_, behind,
+    nodes_unwell, no_room, scattered, reserved, waits_for_preempted, promised,
 ]  # fmt: skip
 
 
 def test_every_code_has_a_case() -> None:
     """One that is added is told of here."""
-    assert [case.__name__ for case in CASES] == [code.value for code in HoldCode]
+    assert [case.__name__.rstrip("_") for case in CASES] == [code.value for code in HoldCode]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__.rstrip("_"))
 def test_each_reason_has_its_numbers(case: Callable[[], Shown]) -> None:
     """The code, the sentence, and what goes with it."""
     shown = case()
     why = explain(shown.world.cluster, shown.job, at=shown.world.at)
-    assert (why.code, why.message) == (case.__name__, shown.message)
+    assert (why.code, why.message) == (case.__name__.rstrip("_"), shown.message)
     assert {name: getattr(why, name) for name in shown.says} == shown.says
     assert why.next_action
     assert why.estimate

@@ -7,7 +7,9 @@ from hypothesis import assume, given, settings
 
 from events.ask import Basis, Tier, Why
 from events.base import JobId, NodeId, Position
+from events.credit import CreditRenewed, UsageRecorded
 from events.fleet import NodeSuspected
+from events.head import RoundDecided
 from events.job import HoldCode
 from events.node import EndReason
 from projections.cluster.evolve import evolve
@@ -198,13 +200,16 @@ def waiting(cluster: Cluster) -> list[Job]:
 
 
 def settled(grown: History) -> tuple[Cluster, datetime]:
-    """The cluster once a round has nothing to say any more, half a minute after the one before; and when that is."""
+    """The cluster once a round has nothing to say any more, half a minute after the one before; and when that is.
+
+    But that what goes on is paid for: that is said for as long as it does.
+    """
     cluster, at = grown.cluster.fork(), grown.at + timedelta(seconds=400)
     for _ in range(ROUNDS_MAX):
         silent = dict.fromkeys(cluster.suspects, cluster.policy.suspect_after_s)
         tick = Tick(at=at, position=Position(cluster.position + 1), silent=silent)
         decided = decide_all(cluster, tick)
-        if not decided:
+        if all(isinstance(event, RoundDecided | CreditRenewed | UsageRecorded) for event in decided):
             return cluster, at
         cluster = reduce(evolve, map(tick.decided, decided), cluster)
         at += timedelta(seconds=31)

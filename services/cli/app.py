@@ -20,6 +20,7 @@ from services.cli import (
     queue,
     simulate,
     submit,
+    webhooks,
     why,
 )
 from services.cli.failure import EXIT_CODES, ExitCode, Failure, say
@@ -44,7 +45,7 @@ for of_jobs in (jobs.jobs, jobs.job, why.why, logs.logs, jobs.wait, jobs.cancel)
     app.command(rich_help_panel=JOBS)(of_jobs)
 for looking in (fleet.nodes, fleet.queues, fleet.promises, events.events):
     app.command(rich_help_panel=LOOK)(looking)
-for operating in (queue, policy, node, credits):
+for operating in (queue, policy, node, credits, webhooks):
     app.add_typer(operating.app, rich_help_panel=OPERATE)
 for running in (cluster.up, cluster.demo, cluster.rebuild, cluster.verify, cluster.serve, cluster.agent):
     app.command(rich_help_panel=RUN)(running)

@@ -73,6 +73,14 @@ class Client:
         """The answer to a document put at `path`. What holds already is not written again, so asking twice is safe."""
         return self._call("PUT", path, thing, json=body, headers=headers, params=_given(params))
 
+    def patch(self, path: str, body: Json, *, thing: str) -> Json:
+        """The answer to what is to be otherwise at `path`. Asking twice changes nothing more."""
+        return self._call("PATCH", path, thing, json=body)
+
+    def delete(self, path: str, *, thing: str) -> Json:
+        """The answer once what was at `path` is gone."""
+        return self._call("DELETE", path, thing)
+
     def _call(self, method: str, path: str, thing: str, **request: Any) -> Json:
         for again in range(1, TRIES + 1):
             pause_s = PAUSE_S * 2 ** (again - 1)

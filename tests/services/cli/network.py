@@ -42,7 +42,7 @@ def open_network() -> Iterator[Network]:
             self.end_headers()
             self.wfile.write(body)
 
-        do_GET = do_POST = do_PUT = answer  # noqa: N815  # names of the library's
+        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = answer  # noqa: N815  # names of the library's
 
         def log_message(self, *_args: object) -> None:
             """Nothing is logged."""

@@ -3,8 +3,9 @@
 from datetime import datetime
 from typing import Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, computed_field
 
+from events.amounts import spelled_credits
 from services.api.schemas import POSITION
 
 Tier = Literal["held", "impossible", "over_quota", "room", "not_evaluated", ""]
@@ -12,7 +13,28 @@ Basis = Literal["next_round", "back_off", "preempted", "promise", "declared_ends
 Outcome = Literal["starts", "preempts", "moves", "promised", "waits", "rejected", "not_evaluated"]
 
 
-class WhyAnswer(BaseModel):
+class Charged(BaseModel):
+    """What is reserved for a job, in credits and in whole micro-credits."""
+
+    account: str = Field(description="That pays for it; empty: nobody charges it, or none may be charged.")
+    reserves_micro: int | None = Field(description="Reserved for its run, or to be before it may run; null: nothing.")
+    short_micro: int = Field(description="Of what is to be reserved, what the account cannot pay now.")
+    charge: str = Field(description="How `reserves` is worked out.")
+
+    @computed_field(description="`reserves_micro` in credits.")  # type: ignore[prop-decorator]
+    @property
+    def reserves(self) -> str | None:
+        """In credits, as a decimal."""
+        return spelled_credits(self.reserves_micro) if self.reserves_micro is not None else None
+
+    @computed_field(description="`short_micro` in credits.")  # type: ignore[prop-decorator]
+    @property
+    def short(self) -> str:
+        """In credits, as a decimal."""
+        return spelled_credits(self.short_micro)
+
+
+class WhyAnswer(Charged):
     """Why a job waits, with the numbers, or what became of it."""
 
     job_id: str
@@ -36,6 +58,9 @@ class WhyAnswer(BaseModel):
     estimated_start: datetime | None = Field(description="null: `basis` says why there is none.")
     basis: Basis = Field(description="What the estimate rests on.")
     estimate: str = Field(description="A sentence about that.")
+    has_micro: int | None = Field(
+        description="Micro-credits that its account can still pay; null: no account, or no bound."
+    )
     next_action: str
     source: Literal["leader", "standby", "tables", "log"] = Field(description="Who said so; log: with `at`.")
     note: str = Field(description="How old the answer is, when it does not come from the control plane.")
@@ -43,7 +68,7 @@ class WhyAnswer(BaseModel):
     position: int = Field(description=POSITION)
 
 
-class DryRunAnswer(BaseModel):
+class DryRunAnswer(Charged):
     """What would become of the job, were it submitted now. Nothing was written."""
 
     team: str

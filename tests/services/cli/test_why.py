@@ -56,6 +56,24 @@ def test_a_waiting_job_is_a_sentence_and_a_line_for_each_thing_that_helps(capsys
     ]
 
 
+CHARGED: dict[str, Any] = {
+    "account": "a",
+    "reserves_micro": 192_000_000,
+    "short_micro": 0,
+    "charge": "8 GPUs for 24 h at 1 credit a GPU-hour (h100)",
+}
+
+
+def test_the_credits_of_a_job_have_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is reserved, on which account, and how that is worked out; where it is to be, what is missing."""
+    worked_out = "8 GPUs for 24 h at 1 credit a GPU-hour (h100)"
+    assert f"  credits    192 of account a are reserved: {worked_out}" in shown(capsys, **CHARGED)
+    waits = CHARGED | {"state": "queued", "short_micro": 42_500_000}
+    assert f"  credits    192 of account a would be reserved; short 42.5: {worked_out}" in shown(capsys, **waits)
+    print_dry_run(WOULD | CHARGED, NOW)
+    assert f"  credits    192 of account a would be reserved: {worked_out}" in capsys.readouterr().out.splitlines()
+
+
 def test_what_is_not_known_is_said_and_what_is_empty_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     """Also of answers that only the tables gave."""
     unknown = {"estimated_start": None, "basis": "unknown", "estimate": "2 runs have not declared a max_runtime"}

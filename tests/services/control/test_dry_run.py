@@ -10,6 +10,7 @@ from projections.cluster.snapshot import dump
 from services.control.dry_run import TRIED, dry_run
 from services.gate.names import is_job_id
 from tests.clusters import World
+from tests.purses import CREDIT, Purse
 
 
 def tried(world: World, gpus: int, *, team: str = "t", **spec: Any) -> DryRun:
@@ -111,3 +112,18 @@ def test_more_before_it_than_is_tried_is_said() -> None:
     assert (would.outcome, would.message) == (
         Outcome.NOT_EVALUATED, "more jobs are decided before it than a dry run waits for",
     )  # fmt: skip
+
+
+def test_what_would_be_reserved_is_said_whether_it_starts_or_waits() -> None:
+    """On which account, and how that is worked out; what is missing where it waits for credits."""
+    world = Purse({"n1": 8}, granted=150)
+    starts = tried(world, 8, max_runtime_s=36_000)
+    assert (starts.outcome, starts.account, starts.reserves_micro, starts.short_micro) == (
+        Outcome.STARTS, "a", 80 * CREDIT, 0,
+    )  # fmt: skip
+    assert starts.charge == "8 GPUs for 10 h at 1 credit a GPU-hour (h100)"
+    waits = tried(world, 8, max_runtime_s=86_400)
+    assert (waits.outcome, waits.code, waits.short_micro) == (Outcome.WAITS, HoldCode.CREDITS, 42 * CREDIT)
+    assert "needs 192 credits" in waits.message
+    free = tried(world, 8, team="other")
+    assert (free.outcome, free.account, free.reserves_micro, free.charge) == (Outcome.STARTS, "", None, "")

@@ -8,6 +8,7 @@ from events.base import TeamId
 from events.job import Checkpoint, Domain, JobSpec, OnLost, Priority, Topology
 from events.policy import Consolidation, JobOrder, Overrun, PlacePolicy, PolicySet
 from events.queues import Bounds, Queue, QueueOrder, QueueStop
+from tests.spending import charging
 
 TEAMS: Final = ("t", "t", "t", "u", "v")
 SIZES: Final = (4, 4, 4, 4, 8, 2, 1, 8)
@@ -62,6 +63,7 @@ def a_spec(random: Random, number: int) -> JobSpec:
         topology=random.choice((None, None, None, None, None, near)),
         labels=random.choice(({}, {}, {}, {}, {}, {}, {}, {"net": "ib"})),
         tolerates=random.choice(((), (), (), (TAINT,))),
+        account=random.choice(("",) * 14 + ("alpha", "beta")),
     )
 
 
@@ -117,4 +119,5 @@ def a_policy(random: Random, at: datetime) -> PolicySet:
         consolidation=random.choice([Consolidation.DO] * 4 + list(Consolidation)),
         half_life_s=random.choice((0, 0, 600)),
         admitted_ahead=random.choice((1, 100)),
+        **charging(random),
     )

@@ -11,8 +11,10 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
+from events.accounts import Account, AccountsSet
 from events.base import (
     START,
+    AccountId,
     Event,
     GpuUuid,
     JobId,
@@ -25,6 +27,7 @@ from events.base import (
     TeamId,
     position_of,
 )
+from events.credit import CreditCommitted
 from events.head import LeadershipTaken, LogFounded
 from events.job import GpusEarmarked, JobCancelRequested, JobPlaced, JobSpec, JobSubmitted, NodeShare
 from events.node import CheckpointSaved, EndReason, GpusFoundClean, GpusReleased, NodeJoined, ShareEnded, ShareStarted
@@ -37,6 +40,7 @@ from projections.cluster.state import Cluster
 from projections.cluster.tick import Tick
 from services.control.round import decide_all
 from tests.asked import TEAMS, a_policy, a_small_spec, a_spec, size_of, some_queues, stands
+from tests.spending import an_ask, some_accounts, some_prices
 
 BEGIN: Final = datetime.fromisoformat("2026-01-01T00:00:00+00:00")
 NODES: Final = 8
@@ -56,8 +60,12 @@ class History:
         self.placed: list[JobPlaced] = []
         self.ended: set[tuple[RunId, NodeId]] = set()  # shares that said how they ended
         self.jobs: list[JobSubmitted] = []
+        self.commits: list[Recorded] = []  # what runs were charged
+        self.asks = 0
         self.add(LogFounded(at=self.at, log_id="test", cell="main"))
         self.add(LeadershipTaken(at=self.at, instance="a", version=""))
+        if seed % 3:
+            self.fund()
         if seed % 2:
             self.crowd()
         if seed % 4 == 3:
@@ -73,8 +81,24 @@ class History:
         for _ in range(self.random.randrange(24)):
             self.submit()
 
+    def fund(self) -> None:
+        """Accounts pay for teams, GPUs have prices, and something was granted."""
+        self.add(some_accounts(self.random, self.at), some_prices(self.random, self.at))
+        for _ in range(4):
+            self.ask()
+
+    def ask(self) -> None:
+        """An operator asks something of an account."""
+        self.asks += 1
+        self.add(an_ask(self.random, self.asks, self.at, self.commits))
+
     def scatter(self) -> None:
         """Small jobs on every node, every other one ends: much is free, in pieces, and runs may be moved."""
+        if self.cluster.credits.payers:
+            rich = Account(
+                name=AccountId("alpha"), queues=(TeamId("t"), TeamId("u"), TeamId("v")), overdraft_micro=None
+            )
+            self.add(AccountsSet(at=self.at, accounts=(rich,)))
         self.add(PolicySet(at=self.at, preemption=False, min_runtime_s=0, consolidation=Consolidation.DO))
         for _ in range(12):
             self.submit(a_small_spec(len(self.jobs)))
@@ -91,11 +115,14 @@ class History:
         """Append facts or decisions, as the server would."""
         for event in events:
             self.at += timedelta(milliseconds=self.random.choice((0, 1, 900)))
-            recorded = Recorded(event, position_of(1, len(self.records) + 1), self.at)
+            number = len(self.records) + 1
+            recorded = Recorded(event, position_of(1, number), self.at, f"id-{number}")
             self.records.append(recorded)
             self.kinds[type(event).__name__] += 1
             if isinstance(event, JobPlaced):
                 self.placed.append(event)
+            elif isinstance(event, CreditCommitted):
+                self.commits.append(recorded)
             elif isinstance(event, GpusEarmarked):
                 self.kinds["moved" if event.moved else "evicted"] += len(event.victims)
             self.cluster = evolve(self.cluster, recorded)
@@ -124,6 +151,8 @@ class History:
             (1, self.silence),
             (2, self.save),
             (1, self.operate),
+            (2, self.ask),
+            (1, self.rest),
         ]
         weights = [weight for weight, _ in steps]
         self.random.choices([step for _, step in steps], weights)[0]()
@@ -242,7 +271,11 @@ class History:
 
     def operate(self) -> None:
         """An operator sets the queues or the policy anew, or says that a node is to take nothing new, or again."""
-        match self.random.randrange(4):
+        match self.random.randrange(6):
+            case 4:
+                self.add(some_accounts(self.random, self.at))
+            case 5:
+                self.add(some_prices(self.random, self.at))
             case 0:
                 self.add(QueuesSet(at=self.at, queues=some_queues(self.random)))
             case 1:
@@ -252,6 +285,16 @@ class History:
             case _:
                 for number in range(NODES):
                     self.add(NodeUncordoned(at=self.at, node_id=NodeId(f"n{number}")))
+
+    def rest(self) -> None:
+        """Nothing happens for a while, in which hours may end; then it is decided until there is nothing more to say."""
+        most_s = 12 * self.cluster.policy.instalment_s  # one is renewed in a round
+        self.at += timedelta(seconds=min(most_s, self.random.choice((60, 600, 1_800, 5_000))))
+        for _ in range(20):
+            before = self.position
+            self.round()
+            if self.position == before:
+                return
 
     def silence(self) -> None:
         """Some nodes have been silent for a while, or for long."""

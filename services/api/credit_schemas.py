@@ -63,8 +63,8 @@ class Account(BaseModel):
     balance_micro: int
     overdraft: str | None = Field(description="How far below 0 the balance may go; null: no bound.")
     overdraft_micro: int | None
-    available: str | None = Field(description="What may still be reserved: balance + overdraft; null: no bound.")
-    available_micro: int | None
+    headroom: str | None = Field(description="What may still be reserved: balance + overdraft; null: no bound.")
+    headroom_micro: int | None
     owed: str = Field(description="Used beyond what was reserved, borne by the account, and not taken from it yet.")
     owed_micro: int
     reservations: int = Field(description="Runs that credits are set aside for.")

@@ -250,7 +250,7 @@ def _account(row: AccountRow, recorded: Recorded, going: Sequence[Running], now:
             reserved=row.reserved_micro,
             balance=row.balance_micro,
             overdraft=row.overdraft_micro,
-            available=row.headroom_micro,
+            headroom=row.headroom_micro,
             owed=row.debt_micro,
         ),
     )

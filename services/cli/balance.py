@@ -77,7 +77,7 @@ def lines(account: dict[str, Any]) -> list[tuple[str, str]]:
     """Names and values of all that is known of an account."""
     told, state, runs = account["forecast"], _state(account), int(account["reservations"])
     named = str(account["account"])
-    available = "as much as is asked for" if account["available"] is None else account["available"]
+    headroom = "as much as is asked for" if account["headroom"] is None else account["headroom"]
     per_day = f"{_rounded(told['per_day_micro'])} credits a day" if told["per_day"] is not None else "not known"
     return [
         ("account", f"{named} ({state})" if state else named),
@@ -87,7 +87,7 @@ def lines(account: dict[str, Any]) -> list[tuple[str, str]]:
         ("committed", str(account["committed"])),
         ("reserved", f"{account['reserved']}, for {runs} run{'' if runs == 1 else 's'}" if runs else "0"),
         ("balance", str(account["balance"])),
-        ("overdraft", f"{overdraft(account)}: {available} may still be reserved"),
+        ("overdraft", f"{overdraft(account)}: {headroom} may still be reserved"),
         ("owed", str(account["owed"])),
         ("burn", per_day),
         ("days left", _days(told["days_left"]) or "not known"),

@@ -59,15 +59,15 @@ async def test_an_account_has_what_its_entries_add_up_to(cell: Cell) -> None:
     at = await priced(cell)
     book = Book(cell)
     empty = await cell.get(ACCOUNT, min_position=at)
-    assert (empty["balance"], empty["available"], empty["forecast"]["basis"]) == ("0", "10", "nothing was used yet")
+    assert (empty["balance"], empty["headroom"], empty["forecast"]["basis"]) == ("0", "10", "nothing was used yet")
     job = await cell.submit()
     await book.grant(amount="100.5")
     at = await cell.decide(*book.reserved(job["job_id"], 5 * MICRO))
 
     account = await cell.get(ACCOUNT, min_position=at)
-    told = {name: account[name] for name in ("granted", "reserved", "balance", "overdraft", "available", "owed")}
+    told = {name: account[name] for name in ("granted", "reserved", "balance", "overdraft", "headroom", "owed")}
     assert told == {
-        "granted": "100.5", "reserved": "5", "balance": "95.5", "overdraft": "10", "available": "105.5", "owed": "0",
+        "granted": "100.5", "reserved": "5", "balance": "95.5", "overdraft": "10", "headroom": "105.5", "owed": "0",
     }  # fmt: skip
     assert (account["balance_micro"], account["reservations"], account["queues"]) == (95_500_000, 1, ["default"])
     listed = await cell.get("/v1/credits/accounts", min_position=at)

@@ -14,7 +14,7 @@ from tests.services.cli.network import Network
 BASIS = "since 2026-11-23 12:00 UTC, 84 credits of recorded use and of runs that go on, over 7 days"
 ACCOUNT: dict[str, Any] = {
     "account": "red", "queues": ["vision", "speech"], "granted": "1000", "adjusted": "-5", "committed": "80.5",
-    "reserved": "48", "balance": "866.5", "overdraft": "500", "available": "1366.5", "owed": "0", "reservations": 2,
+    "reserved": "48", "balance": "866.5", "overdraft": "500", "headroom": "1366.5", "owed": "0", "reservations": 2,
     "listed": True, "closing": False, "closed": False,
     "forecast": {"per_day": "12.3456", "per_day_micro": 12_345_600, "days_left": 70.19, "basis": BASIS},
 }  # fmt: skip
@@ -29,7 +29,7 @@ def invoke(network: Network, *args: str) -> tuple[int, str]:
 def test_each_account_is_a_line(network: Network) -> None:
     """With its pace, and the days that are left."""
     unknown = ACCOUNT["forecast"] | {"per_day": None, "per_day_micro": None, "days_left": None}
-    blue = ACCOUNT | {"account": "blue", "overdraft": None, "available": None, "listed": False, "forecast": unknown}
+    blue = ACCOUNT | {"account": "blue", "overdraft": None, "headroom": None, "listed": False, "forecast": unknown}
     network.answers.append((200, {"accounts": [ACCOUNT, blue], "position": 3}))
     code, told = invoke(network)
     head, red, other = told.splitlines()
@@ -71,7 +71,7 @@ def test_one_account_is_told_whole(network: Network) -> None:
     ):
         assert line in told.splitlines()
     assert json.loads(invoke(network, "red", "--json")[1]) == ACCOUNT
-    closing = dict(lines(ACCOUNT | {"closing": True, "reservations": 1, "overdraft": None, "available": None}))
+    closing = dict(lines(ACCOUNT | {"closing": True, "reservations": 1, "overdraft": None, "headroom": None}))
     assert (closing["account"], closing["reserved"]) == ("red (closing)", "48, for 1 run")
     assert closing["overdraft"] == "unlimited: as much as is asked for may still be reserved"
 

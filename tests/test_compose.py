@@ -48,6 +48,7 @@ from runtime.settings import (
     DispatcherSettings,
     GateSettings,
     ReaderSettings,
+    WebhooksSettings,
 )
 from services.main.init import InitSettings
 from services.main.serve import PARTS
@@ -65,6 +66,7 @@ SETTINGS: dict[str, type[CommonSettings]] = {
     "dispatcher": DispatcherSettings,
     "gate": GateSettings,
     "projector": ReaderSettings,
+    "webhooks": WebhooksSettings,
     "api": ApiSettings,
 }
 READY_S = 30.0
@@ -175,10 +177,10 @@ def test_processes_connect_as_themselves(name: str) -> None:
 
 
 def test_what_needs_tables_is_told_where_they_are() -> None:
-    """The founding makes them, the projector writes and the API reads them."""
+    """The founding makes them, the projector writes and the API reads them; webhooks keep there what they sent."""
     told = {name for name, service in OURS.items() if "MUSTER_POSTGRES_DSN" in service["environment"]}
 
-    assert told == {"init", "projector", "api"}
+    assert told == {"init", "projector", "webhooks", "api"}
 
 
 def test_every_password_is_asked_for_and_made() -> None:

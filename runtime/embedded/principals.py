@@ -126,7 +126,7 @@ def gate(subjects: Subjects) -> Principal:
 
 
 def reader(subjects: Subjects) -> Principal:
-    """The projector and the verifiers, processes of ours: read all, may publish nothing.
+    """The projector, webhooks and the verifiers, processes of ours: read all, may publish nothing.
 
     In the cell's own account, so trusted with the reply subjects of its requests.
     """

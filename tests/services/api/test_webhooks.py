@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from runtime.postgres import create_pool
+from services.api import webhook_schemas
 from services.webhooks import schema
 from services.webhooks.address import parse_networks
 from services.webhooks.post import Post
@@ -221,3 +222,13 @@ async def test_one_replay_at_a_time_goes_to_an_endpoint(made: Cell) -> None:
     again = await post(made, f"/{name}:replay", 202, {"after": "0", "before": "1:2"})
     assert (again["repeated"], again["replay_id"]) == (True, first["replay_id"])
     assert (await post(made, f"/{name}:replay", 409, {"after": "0"}))["code"] == "conflict"
+
+
+def test_no_answer_but_two_has_a_place_for_a_secret() -> None:
+    """It is shown when it is made, by whoever made it, and nowhere else."""
+    answers = (
+        webhook_schemas.Webhook, webhook_schemas.WebhookDetail, webhook_schemas.Webhooks, webhook_schemas.Tested,
+        webhook_schemas.Deliveries, webhook_schemas.Delivery, webhook_schemas.Replayed, webhook_schemas.WebhookRemoved,
+    )  # fmt: skip
+    assert all("secret" not in answer.model_fields for answer in answers)
+    assert "secret" in webhook_schemas.WebhookMade.model_fields.keys() & webhook_schemas.Rotated.model_fields.keys()

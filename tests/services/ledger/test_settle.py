@@ -303,3 +303,18 @@ def test_a_commit_without_its_refund_is_completed() -> None:
 
     assert told(world.round()) == [("CreditRefunded", 1.0)]
     assert (world.book().reservations, world.cluster.unread) == (0, 0)
+
+
+def test_what_is_waived_beyond_the_reservation_is_no_refund() -> None:
+    """Two GPU-hours were reserved, three used, one and a half of them saved: half a credit comes back, and no more is there."""
+    world = Purse({"n1": 2})
+    job = world.paid("job", on={"n1": 2}, max_runtime_s=3_600)
+    world.wait(2_700)
+    save(world, job)
+    world.wait(2_700)
+    world.accounts(Account(name=A))
+    said = over(world, job, StopCause.PREEMPTED)
+
+    assert said == [("CreditCommitted", 1.5), ("CreditRefunded", 0.5)]
+    assert (refunds(world)[-1].cause, refunds(world)[-1].gpu_us) == (RefundCause.PREEMPTED, GPU_HOUR_US * 3 // 2)
+    assert (world.book().reservations, world.book().balance) == (0, 998_500_000)

@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 
 from events.base import NodeId
 from events.credit import CreditCommitted, UsageRecorded, UsageUncovered
-from events.job import StopCause
+from events.job import OnLost, StopCause
 from events.node import EndReason
 from events.policy import Bearer, Waived
 from services.ledger import usage
 from tests.purses import CREDIT, GPU_HOUR_US, Purse
+from tests.services.ledger.test_settle import save
 
 MINUTE_US = 60_000_000
 
@@ -113,6 +114,34 @@ def test_what_was_recorded_and_is_waived_is_taken_back_by_a_record_of_now() -> N
     world.assert_sound()
 
 
+def test_hours_that_are_waived_before_they_are_recorded_are_not_taken_back() -> None:
+    """They say from the beginning what is charged: half of the first, and of the others nothing."""
+    world = Purse({"n1": 1})
+    job = world.paid("job", on={"n1": 1}, max_runtime_s=36_000)
+    world.wait(1_800)
+    save(world, job)
+    world.wait(3 * 3_600)
+    world.stopped(job, StopCause.PREEMPTED)
+    world.end(job, reason=EndReason.STOPPED)
+    world.release(job)
+    world.round()
+
+    assert hours(world) == [("00:00", "01:00", 30, 0.5)]
+    world.assert_sound()
+
+
+def test_an_hour_costs_no_more_than_what_a_smaller_gang_keeps() -> None:
+    """What is too much is given back in the same round; the run goes on beyond what it declared."""
+    world = Purse({"n1": 2})
+    job = world.paid("job", on={"n1": 2}, gpus=8, min_gpus=2, max_runtime_s=900)
+    world.wait(3_700)
+    world.round()
+    finish(world, job)
+
+    assert [e.amount_micro for e in records(world)] == [CREDIT // 2, 0]
+    assert not any(e.corrects for e in records(world))
+
+
 def test_a_node_that_is_lost_later_than_it_was_heard_is_corrected() -> None:
     """It was heard last at 11:59:30, the hour was recorded at 12:00:10, and the loss is known at 12:01."""
     world = Purse({"n1": 1}, waived_failed=Waived.NONE)
@@ -160,6 +189,48 @@ def test_a_policy_that_changes_who_bears_it_leaves_sums_right() -> None:
 
     assert sum(e.amount_micro for e in records(world)) == CREDIT
     assert records(world)[-1].ended == hour
+
+
+def test_hours_never_take_back_what_earlier_ones_said() -> None:
+    """A run waits for its lost node to be clean; by what is known now it had used less than was recorded."""
+    world = Purse({"n1": 1, "n2": 1}, waived_failed=Waived.NONE)
+    world.until("2026-01-01T11:00")
+    job = world.paid("job", on={"n1": 1, "n2": 1}, max_runtime_s=36_000, on_lost=OnLost.WAIT)
+    world.until("2026-01-01T12:00:12")
+    world.end(job, "n1")
+    world.until("2026-01-01T12:00:13")
+    world.round()
+    assert records(world)[-1].gpu_us == 2 * GPU_HOUR_US
+    world.release(job, "n1")
+    world.until("2026-01-01T12:01")
+    world.round({NodeId("n2"): 90.0})
+    world.until("2026-01-01T14:05")
+    for _ in range(3):
+        world.round({NodeId("n2"): 90.0})
+    assert [e.gpu_us for e in records(world)[1:]] == [0, 0]
+    world.join("n2", 1)
+    world.round()
+
+    assert records(world)[-1].corrects
+    assert sum(e.gpu_us for e in records(world)) == 2 * GPU_HOUR_US + 13_000_000 - 30_000_000
+    world.assert_sound()
+
+
+def test_a_policy_that_changes_who_bears_it_leaves_sums_right_also_of_a_run_that_ended_before() -> None:
+    """It was heard last before the hour that is recorded: what is charged besides is of no time."""
+    world = Purse({"n1": 1}, uncovered=Bearer.PROVIDER, waived_failed=Waived.NONE)
+    world.paid("job", on={"n1": 1}, max_runtime_s=1_800)
+    world.wait(3_612)
+    world.round()
+    world.policy(uncovered=Bearer.ACCOUNT, waived_failed=Waived.NONE)
+    world.wait(48)
+    world.round({NodeId("n1"): 90.0})
+    world.round({NodeId("n1"): 90.0})
+    borne = sum(e.amount_micro for e in world.entries() if isinstance(e, UsageUncovered))
+
+    assert sum(e.amount_micro for e in records(world)) == CREDIT // 2 + borne
+    assert borne == CREDIT // 2 - 8_333
+    assert all(e.began <= e.ended for e in records(world))
 
 
 def test_a_round_records_so_many_and_the_next_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from events.base import AccountId
 from events.policy import Bearer
 from projections.tables import account_view, schema
 from projections.tables.account_view import AccountRow
+from projections.tables.fold import Tables
 from runtime.postgres import Pool
 from tests.projections.tables.paid import BLUE, RED, TEAM, Purse, accounts, closed, granted
 from tests.projections.tables.written import fill, recorded
@@ -35,13 +36,12 @@ async def test_a_new_document_takes_from_accounts_that_are_not_in_memory(pool: P
     """Another projector goes on with a document that leaves out an account which it has not read yet."""
     records = recorded([accounts(Account(name=RED)), accounts()])
     async with pool.acquire() as conn:
-        await fill(conn, schema.LIVE, [(record,) for record in records[:1]])
-        (red,) = await account_view.accounts(conn)
-        assert red.listed
-        await fill(conn, schema.LIVE, [(record,) for record in records])
+        await fill(conn, schema.LIVE, [records[:1]])
+        assert await Tables(schema.LIVE).take(conn, tuple(records[1:]), after=records[0].position)
         (red,) = await account_view.accounts(conn)
 
     assert not red.listed
+    assert red.position == records[1].position
 
 
 async def test_each_entry_moves_what_it_says(pool: Pool) -> None:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from events.base import SlotMask
-from projections.tables.rows import Rows, slots_of, text
+from projections.tables.rows import Added, Rows, slots_of, text
 from runtime.postgres import Connection, create_pool
 
 
@@ -66,5 +66,26 @@ async def test_rows_are_read_once_and_written_when_changed(postgres_dsn: str) ->
             assert len(kept) == 0
             await kept.load(conn, ["fig"])
             assert kept.get("fig") == Fruit("fig", 9)
+    finally:
+        await pool.close()
+
+
+async def test_rows_that_are_only_added_are_written_once(postgres_dsn: str) -> None:
+    """What a transaction that failed would have written is forgotten, what was written is not written again."""
+    pool = await create_pool(postgres_dsn, name="test")
+    try:
+        async with pool.acquire() as acquired:
+            conn = cast("Connection", acquired)
+            await conn.execute("CREATE TABLE fruit (name text PRIMARY KEY, eaten int)")
+            added: Added[Fruit] = Added(
+                write="INSERT INTO fruit SELECT * FROM json_populate_recordset(NULL::fruit, $1)"
+            )
+            added.add(Fruit("fig", 1))
+            added.forget()
+            added.add(Fruit("pear", 2))
+            added.add(Fruit("plum", 3))
+            for _ in range(2):
+                await added.write(conn)
+            assert [tuple(row) for row in await conn.fetch("SELECT * FROM fruit")] == [("pear", 2), ("plum", 3)]
     finally:
         await pool.close()

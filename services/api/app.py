@@ -19,6 +19,7 @@ from services.api import (
     credit_asks,
     credits,  # noqa: A004  # hides a word that only a prompt needs
     events,
+    exports,
     fleet,
     health,
     jobs,
@@ -48,6 +49,7 @@ ROUTES: Final = (  # in the order of the page at /docs
     standing,
     credits,
     credit_asks,
+    exports,
     webhooks,
     cordon,
     fleet,

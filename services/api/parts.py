@@ -30,6 +30,7 @@ from services.gate.gate import Gate
 from services.webhooks.address import Network
 
 READ_S: Final = 10.0  # for all that one request reads from the tables
+EXPORTS_MAX: Final = 8  # sent at once
 BEHIND_S: Final = 10.0  # how long a request waits for the tables to show a position
 
 
@@ -61,6 +62,7 @@ class Here:
         self.tail = tail
         self.past = Past(parts.open_reader)
         self.streams = Streams()
+        self.exports = asyncio.Semaphore(EXPORTS_MAX)
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a line more for each, that nobody reads
         self.registry = CollectorRegistry()
         self.registry.register(GateMetrics(parts.gate))

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from events.accounts import Account, AccountsSet
-from events.base import AccountId, AskId, Event, JobId, Position, TeamId, run_id_of
+from events.base import AccountId, AskId, Event, JobId, NodeId, Position, TeamId, run_id_of
 from events.credit import CreditEvent, CreditReserved, Rate
 from events.job import JobAdmitted, RunStopping, StopCause
 from events.policy import ChargeFrom
@@ -123,6 +123,12 @@ class Purse(World):
         """All records of an account."""
         events: list[Event] = [recorded.event for recorded in self.records]
         return [event for event in events if isinstance(event, CreditEvent) and event.account == account]
+
+    def round(self, silent: Mapping[NodeId, float] | None = None) -> list[Event]:
+        """What one round decided, and is now in the log: nothing that contradicts it."""
+        decided = super().round(silent)
+        assert not self.cluster.unread
+        return decided
 
     def assert_sound(self) -> None:
         """The independent reading of the log finds nothing, but in what no round decided here: see `reserve` and `put`."""

@@ -95,6 +95,9 @@ class ApiSettings(GateSettings, SendingSettings):
 
     host: str = Field("127.0.0.1", description="Address to listen on.")
     port: Port = Field(8080, description="Port to listen on; 0: any free one.")
+    reconcile_every_s: float = Field(
+        86_400.0, ge=0.0, le=31_536_000.0, description="Seconds between reconcilings of all credits; 0: none by itself."
+    )
 
 
 class ReaderSettings(CommonSettings):

@@ -93,8 +93,10 @@ async def open_api(parts: Parts, *, host: str, port: int) -> AsyncIterator[str]:
     """
     with _listening(host, port) as listener:
         tail = Tail(parts.log)
+        app = create_app(parts, tail)
+        here: Here = app.state.here
         config = uvicorn.Config(
-            create_app(parts, tail),
+            app,
             log_config=None,
             access_log=False,
             lifespan="off",
@@ -105,6 +107,7 @@ async def open_api(parts: Parts, *, host: str, port: int) -> AsyncIterator[str]:
         server = _Server(config)
         async with asyncio.TaskGroup() as group:
             following = group.create_task(tail.run())
+            reconciling = group.create_task(here.reconciling.keep(parts.reconcile_every_s))
             serving = group.create_task(server.serve(sockets=[listener]))
             try:
                 yield f"http://{host}:{listener.getsockname()[1]}"
@@ -113,6 +116,7 @@ async def open_api(parts: Parts, *, host: str, port: int) -> AsyncIterator[str]:
                 with suppress(asyncio.CancelledError):
                     await asyncio.shield(asyncio.wait({serving}))
                 following.cancel()
+                reconciling.cancel()
 
 
 class _Server(uvicorn.Server):

@@ -24,6 +24,7 @@ from services.api.credit_metrics import CreditMetrics
 from services.api.metrics import FleetMetrics, GateMetrics, Gauges
 from services.api.past import ClosingReader, Past
 from services.api.problems import trouble
+from services.api.reconciling import Reconcile, Reconciling
 from services.api.sse import Streams
 from services.api.tail import Tail
 from services.gate.gate import Gate
@@ -45,6 +46,8 @@ class Parts:
     subjects: Subjects
     clock: Clock
     open_reader: Callable[[], ClosingReader]  # of the log, over a connection of its own
+    reconcile: Reconcile | None = None  # None: not in this process
+    reconcile_every_s: float = 0.0  # 0: only when asked
     webhooks_allow: tuple[Network, ...] = ()  # that are not of the public internet
 
 
@@ -73,6 +76,8 @@ class Here:
         self.registry.register(self.credit_metrics)
         self.shown = Shown(parts.pool)
         self.markets = Markets(parts.log, parts.clock)
+        self.reconciling = Reconciling(parts.reconcile, parts.clock)
+        self.registry.register(self.reconciling)
 
     @asynccontextmanager
     async def tables(self, min_position: int | None = None) -> AsyncIterator["Tables"]:

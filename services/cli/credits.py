@@ -10,6 +10,7 @@ from services.cli.close import ACCOUNTS, close
 from services.cli.failure import EXIT_CODES
 from services.cli.grant import NEGATIVE, adjust, grant
 from services.cli.options import ApiUrl, AsJson, connect
+from services.cli.reconcile import reconcile
 from services.cli.specfile import read_document
 from services.cli.standing import DryRun, FileArgument, Kind, Over, as_file, held, put
 from services.cli.standing import show as show_answer
@@ -86,3 +87,4 @@ app.command(context_settings=NEGATIVE)(grant)
 app.command(context_settings=NEGATIVE)(adjust)
 app.command()(close)
 # Commands of modules that do more than credits, a line each.
+app.command()(reconcile)

@@ -47,6 +47,7 @@ from services.dispatcher.service import Dispatcher
 from services.gate.gate import open_gate
 from services.gate.serve import serve
 from services.main.local import CLOCK
+from services.main.reconciled import reconciled_by_child
 from services.webhooks.post import Post
 from services.webhooks.run import Webhooks
 
@@ -227,6 +228,8 @@ async def api(stop: Stop) -> None:
                 subjects=Subjects(settings.cell),
                 clock=CLOCK,
                 open_reader=lambda: bare_reader(settings),
+                reconcile=reconciled_by_child,
+                reconcile_every_s=settings.reconcile_every_s,
                 webhooks_allow=settings.webhooks_allow,
             )
             async with open_api(parts, host=settings.host, port=settings.port) as url:

@@ -9,7 +9,7 @@ from events.job import StopCause
 from events.node import EndReason
 from events.period import PeriodClosed
 from events.policy import Bearer, Waived
-from services.ledger import close
+from services.ledger import close, settle
 from services.ledger.close import next_month
 from tests.clusters import names
 from tests.purses import CREDIT, A, Purse
@@ -144,6 +144,26 @@ def test_a_month_waits_for_what_is_not_recorded() -> None:
     late = [e.began for e in world.entries()[2:] if isinstance(e, UsageRecorded)]
     assert len(late) == 4
     world.assert_sound()
+
+
+def test_a_month_waits_for_a_run_that_no_round_has_settled_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many ended at once."""
+    monkeypatch.setattr(settle, "SETTLED_MAX", 0)
+    world = Purse({"n1": 1})
+    world.until("2026-01-31T22:30")
+    job = world.paid("job", on={"n1": 1}, max_runtime_s=36_000)
+    closes(world, "2026-01")
+    world.until("2026-01-31T23:50")
+    world.end(job)
+    world.release(job)
+    world.until("2026-02-01T00:01")
+    for _ in range(3):
+        world.round()
+    assert months(world) == []
+    monkeypatch.setattr(settle, "SETTLED_MAX", 1)
+    for _ in range(2):
+        world.round()
+    assert months(world) == ["2026-01"]
 
 
 def test_what_is_waived_later_is_a_record_of_a_month_that_is_open() -> None:

@@ -178,6 +178,20 @@ class AdjustBody(Taken):
 class Asked(BaseModel):
     """The wish is in the log, for ever; what becomes of it is at /v1/credits/asks/{ask_id}."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "ask_id": "azyvctz4s6h33p",
+                    "account": "vision-2026",
+                    "key": "order-4711",
+                    "position": 1099511627787,
+                    "repeated": False,
+                }
+            ]
+        }
+    )
+
     ask_id: str
     account: str
     key: str = Field(description="The same key again is the same wish.")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Body, Query, Response
 
@@ -39,8 +39,14 @@ from services.gate.prices import checked_prices, unpriced
 
 router = APIRouter(prefix="/v1/credits", tags=["credits"])
 
-AccountsBody = Annotated[dict[str, Any], Body(description="All accounts: see /schemas/accounts.json.")]
-PricesBody = Annotated[dict[str, Any], Body(description="All price lists: see /schemas/prices.json.")]
+ACCOUNTS_EXAMPLE: Final = {"accounts": [{"name": "vision-2026", "queues": ["vision"], "overdraft": 500}]}
+PRICES_EXAMPLE: Final = {"lists": [{"gpu_hour": {"h100": 2.5, "*": 1}, "classes": {"urgent": 1.5}, "step": "60s"}]}
+AccountsBody = Annotated[
+    dict[str, Any], Body(description="All accounts: see /schemas/accounts.json.", examples=[ACCOUNTS_EXAMPLE])
+]
+PricesBody = Annotated[
+    dict[str, Any], Body(description="All price lists: see /schemas/prices.json.", examples=[PRICES_EXAMPLE])
+]
 
 
 @router.get("/document")

@@ -7,11 +7,10 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from events.amounts import spelled_credits
 from services.cli.ended import TERMINAL
 from services.cli.options import ApiUrl, AsJson, JobIdArgument, connect, job_path
 from services.cli.place import shown
-from services.cli.table import duration, parse_time, print_wrapped
+from services.cli.table import credits_of, duration, parse_time, print_wrapped
 from services.main.local import CLOCK
 
 LABEL: Final = 11  # columns of what stands before a line
@@ -122,9 +121,9 @@ def credits_line(answer: dict[str, Any], *, will: str) -> str:
     if answer.get("reserves_micro") is None:
         return ""
     short = int(answer.get("short_micro") or 0)
-    missing = f"; short {spelled_credits(short)}" if short else ""
+    missing = f"; short {credits_of(short)}" if short else ""
     charge = f": {answer['charge']}" if answer.get("charge") else ""
-    reserved = spelled_credits(int(answer["reserves_micro"]))
+    reserved = credits_of(int(answer["reserves_micro"]))
     return f"{reserved} of account {answer.get('account')} {will} reserved{missing}{charge}"
 
 

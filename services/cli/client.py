@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from types import TracebackType
@@ -110,6 +110,21 @@ class Client:
                 response.read()
                 self._taken(response, thing)
             yield sent_events(response.iter_lines())
+
+    @contextmanager
+    def download(self, path: str, params: Mapping[str, Any] | None, *, thing: str) -> Iterator[httpx.Response]:
+        """The file at `path`, to be read in pieces. Raises `Failure`; `httpx.TransportError` when it breaks off."""
+        request = self._http.build_request("GET", API + path, params=_given(params))
+        try:
+            response = self._http.send(request, stream=True)
+        except httpx.TransportError as error:
+            raise self.unreachable(error) from error
+        with closing(response):
+            self._note_time(response)
+            if not response.is_success:
+                response.read()
+                self._taken(response, thing)
+            yield response
 
     def _note_time(self, response: httpx.Response) -> None:
         if date := response.headers.get("date"):

@@ -7,6 +7,7 @@ import typer
 
 from services.cli.balance import balance
 from services.cli.close import ACCOUNTS, close
+from services.cli.export import export
 from services.cli.failure import EXIT_CODES
 from services.cli.grant import NEGATIVE, adjust, grant
 from services.cli.options import ApiUrl, AsJson, connect
@@ -86,5 +87,6 @@ app.command()(statement)
 app.command(context_settings=NEGATIVE)(grant)
 app.command(context_settings=NEGATIVE)(adjust)
 app.command()(close)
+app.command()(export)
 # Commands of modules that do more than credits, a line each.
 app.command()(reconcile)

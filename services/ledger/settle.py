@@ -101,7 +101,7 @@ def _resolve(entries: Entries, bill: Bill, end: End) -> None:
     """The use is recorded, paid for as far as it is covered, and what is left given back."""
     charge = charge_of(bill, end, entries.cluster.policy)
     cause = WAIVED.get(end.outcome, RefundCause.UNUSED)
-    if not record_rest(entries, bill, end, gpu_us=charge.gpu_us, micro=charge.payable, cause=cause):
+    if not record_rest(entries, bill, gpu_us=charge.gpu_us, micro=charge.payable, cause=cause):
         return  # so many hours are left that they are written first
     if charge.uncovered:
         entries.write(

@@ -11,7 +11,7 @@ from typing import Final
 
 from events.credit import RefundCause, UsageRecorded
 from events.policy import Bearer
-from projections.cluster.credit.book import Bill, End
+from projections.cluster.credit.book import Bill
 from projections.cluster.credit.meter import next_hour, used_by
 from projections.cluster.credit.months import month_of
 from projections.cluster.credit.price import cost_micro
@@ -38,13 +38,14 @@ def record_hours(entries: Entries) -> None:
         Records(entries, bill).record(hour, used_us, payable)
 
 
-def record_rest(entries: Entries, bill: Bill, end: End, *, gpu_us: int, micro: int, cause: RefundCause) -> bool:
+def record_rest(entries: Entries, bill: Bill, *, gpu_us: int, micro: int, cause: RefundCause) -> bool:
     """The records of a run that is over add up to what it is charged: `gpu_us` GPU-microseconds and `micro` micro-credits.
 
     What they said beyond that is taken back by one that says why. False: so many hours are left that some are the next
     round's.
     """
-    records = Records(entries, bill)
+    records, end = Records(entries, bill), bill.end
+    assert end is not None
     if bill.counts_from is not None:
         used_us = dict(end.marks)
         for written, hour in enumerate(_hours(records.until, end.ended)):

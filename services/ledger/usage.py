@@ -13,7 +13,7 @@ from events.credit import RefundCause, UsageRecorded
 from events.policy import Bearer
 from projections.cluster.credit.book import Bill
 from projections.cluster.credit.meter import next_hour, used_by
-from projections.cluster.credit.months import month_of
+from projections.cluster.credit.months import end_of, month_of
 from projections.cluster.credit.price import cost_micro
 from services.ledger.entries import Entries
 
@@ -83,11 +83,10 @@ class Records:
     def record(self, until: datetime, gpu_us: int, micro: int) -> None:
         """One more, up to `until`: they add up to so much then, or stay where they are if that is more.
 
-        It is of the month in which its time began; if that is closed, because the server's clock ran behind, of this one.
+        It is of the month in which its time began, if that is open.
         """
-        closed = month_of(self.until) <= self._entries.cluster.credits.month_closed
         more = max(0, gpu_us - self._gpu_us), max(0, micro - self._micro)
-        self._write(more, self.until, until, at=self._entries.tick.at if closed else self.until)
+        self._write(more, self.until, until, at=self._open(self.until))
         self.until = until
 
     def correct(self, gpu_us: int, micro: int, cause: RefundCause) -> None:
@@ -95,7 +94,14 @@ class Records:
         less = min(0, gpu_us - self._gpu_us), min(0, micro - self._micro)
         if any(less):
             began = self._bill.counts_from or self.until
-            self._write(less, began, self.until, at=self._entries.tick.at, cause=cause)
+            self._write(less, began, self.until, at=self._open(self._entries.tick.at), cause=cause)
+
+    def _open(self, at: datetime) -> datetime:
+        """This time, or one of now where its month is closed: the server's clock ran behind, or the leader's runs behind."""
+        closed = self._entries.cluster.credits.month_closed
+        if not closed or month_of(at) > closed:
+            return at
+        return max(self._entries.tick.at, end_of(closed))
 
     def _write(
         self,

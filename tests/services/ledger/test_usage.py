@@ -10,6 +10,7 @@ from events.base import NodeId
 from events.credit import CreditCommitted, UsageRecorded, UsageUncovered
 from events.job import OnLost, StopCause
 from events.node import EndReason
+from events.period import PeriodClosed
 from events.policy import Bearer, Waived
 from services.ledger import usage
 from tests.purses import CREDIT, GPU_HOUR_US, Purse
@@ -271,6 +272,25 @@ def test_use_in_a_month_that_is_closed_is_of_this_one() -> None:
 
     assert [f"{e.began:%m-%d}" for e in records(world)] == ["01-31", "02-01"]
     assert [f"{e.at:%m-%d}" for e in records(world)] == ["02-01", "02-01"]
+
+
+def test_use_in_a_month_that_the_next_leader_thinks_of_as_now_is_of_the_month_after() -> None:
+    """The one that closed it had a clock that ran ahead."""
+    world = Purse({"n1": 1}, waived_preempted=Waived.ALL)
+    world.until("2026-01-31T22:10")
+    job = world.paid("job", on={"n1": 1}, max_runtime_s=36_000)
+    world.until("2026-01-31T23:05")
+    world.round()
+    world.add(PeriodClosed(at=world.at, month="2026-01"))
+    world.stopped(job, StopCause.PREEMPTED)
+    world.end(job, reason=EndReason.STOPPED)
+    world.release(job)
+    world.round()
+
+    assert [(f"{e.at:%m-%d %H:%M}", e.corrects) for e in records(world)] == [
+        ("01-31 22:10", False),
+        ("02-01 00:00", True),
+    ]
 
 
 @given(

@@ -64,6 +64,7 @@ def test_each_hour_has_what_was_used_by_then_however_gpus_left(leaves: list[tupl
 
     assert run.metered_us == counted(bill, gone, 4, last)
     assert run.metering == 0
+    assert run.metered_until == max(BEGIN, *gone)
     hour = next_hour(BEGIN)
     while hour <= last:
         assert used_by(run, bill, hour) == counted(bill, gone, 4, hour)

@@ -16,7 +16,8 @@ from services.gate.problems import refusal_of, wrong
 AGENT_LOST_AFTER_S: Final = 60.0  # when an agent without contact gives its node up, where nobody set it
 PROMISES_MAX: Final = 256  # that the scheduler keeps at once, whatever the policy says
 INSTALMENT_SHORT_S: Final = 60  # below it, every run without a declared runtime writes a record that often
-SPANS: Final = ("suspect_after", "lost_after", "min_runtime", "cool_down", "half_life", "instalment")  # with `_s` there
+# With `_s` in the event.
+SPANS: Final = ("suspect_after", "lost_after", "min_runtime", "cool_down", "half_life", "instalment")
 DEFAULT: Final = PolicySet(at=datetime.min)  # noqa: DTZ901 - only its other fields are looked at
 
 NumberField = Annotated[int, Field(ge=0, le=COUNT_MAX)]

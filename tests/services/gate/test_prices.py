@@ -154,6 +154,11 @@ WRONG = (
         "lists.0.gpu_hour.h100: is 4000, 8000 for high: 5000 is the most for a GPU-hour",
         "let a credit be worth more",
     ),
+    (
+        "lists: [{gpu_hour: {h100: 6000}, classes: {low: 0.5}}]",
+        "lists.0.gpu_hour.h100: is 6000: 5000 is the most for a GPU-hour",
+        "let a credit be worth more",
+    ),
     # classes
     (LIST % "classes: [1]", "lists.0.classes: must be a mapping of priority classes to factors, not [1]", "for example"),
     (LIST % "classes: {urgnet: 2}", "lists.0.classes: has 'urgnet'; the classes are low, normal, high", "did you mean u"),

@@ -7,23 +7,27 @@ from ipaddress import ip_network
 from typing import Any
 
 import httpx
+import msgspec
 
 from events.base import Event, GpuUuid, JobId, NodeEpoch, NodeId, Position, RunId, SlotMask, TeamId
 from events.head import LeadershipTaken
 from events.job import JobAdmitted, JobFailed, JobPlaced, JobSucceeded, NodeShare, RunStarted, StopCause
 from events.log.append import JetStreamLog
+from events.log.port import Reader
 from events.log.streams import StreamSettings, found
 from events.log.wire import WireReader
 from events.node import GpusFoundClean, NodeJoined
 from events.subjects import Subjects
 from projections.tables.projector import Progress, project
+from projections.tables.reconcile import reconcile
 from runtime.clock import SystemClock
 from runtime.embedded.nats import EmbeddedNats
 from runtime.nats import Connection, connect
-from runtime.postgres import create_pool
+from runtime.postgres import Pool, create_pool
 from services.api.app import open_api
 from services.api.parts import Parts
 from services.gate.gate import Gate, open_gate
+from services.main.reconcile import document
 
 CLOCK = SystemClock()
 SUBJECTS = Subjects()
@@ -119,6 +123,11 @@ def reader_of(nats: EmbeddedNats) -> WireReader:
     return WireReader(login.urls, user=login.user, password=login.password, inbox_prefix=login.inbox_prefix)
 
 
+async def reconciled(log: Reader, pool: Pool) -> bytes:
+    """What was compared, in this process."""
+    return msgspec.json.encode(document(await reconcile(log, pool)))
+
+
 @asynccontextmanager
 async def open_cell(nats: EmbeddedNats, system: Connection, dsn: str) -> AsyncIterator[Cell]:
     """A founded cell: log, projector, gate and API, each with the rights of its own user."""
@@ -145,6 +154,7 @@ async def open_cell(nats: EmbeddedNats, system: Connection, dsn: str) -> AsyncIt
             clock=CLOCK,
             open_reader=lambda: reader_of(nats),
             webhooks_allow=(ip_network("127.0.0.0/8"),),
+            reconcile=lambda: reconciled(log, pool),
         )
         url = await stack.enter_async_context(open_api(parts, host="127.0.0.1", port=0))
         http = await stack.enter_async_context(httpx.AsyncClient(base_url=url, timeout=20.0))

@@ -198,6 +198,16 @@ def test_a_correction_downward_is_done_where_it_is_covered_and_refused_for_good_
     World.assert_sound(world)
 
 
+def test_two_corrections_do_not_take_the_same_credits() -> None:
+    """Nor do they and a new job."""
+    world = Purse({"n1": 8}, granted=10)
+    for _ in range(2):
+        world.adjust(-6 * CREDIT)
+    world.submit("job", 8, max_runtime_s=HOUR_S)
+    assert sorted(told(world.round())) == [("AskRefused", 0.0), ("CreditAdjusted", -6.0)]
+    assert world.book().balance == 4 * CREDIT
+
+
 def test_a_grant_of_the_same_round_covers_a_correction() -> None:
     """The ledger answers first."""
     world = Purse({"n1": 8}, granted=0)

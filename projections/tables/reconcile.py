@@ -22,6 +22,8 @@ from projections.tables import projection_position
 from projections.tables.credit_entry import KIND_OF, EntryKind
 from projections.tables.misfits import Misfit, misfits
 from projections.tables.projector import check
+from projections.tables.schema import EXISTS, LIVE
+from runtime.fault import Fault
 from runtime.postgres import Connection, Pool
 
 AT_ONCE: Final = 500  # records that are read before others have their turn
@@ -90,9 +92,11 @@ class Reconciled(msgspec.Struct, frozen=True):
 async def reconcile(reader: Reader, pool: Pool) -> Reconciled:
     """A comparison of all three at the position that the tables show. Changes nothing, and nobody waits for it.
 
-    Raises `Fault` where the tables are not this log's.
+    Raises `Fault` where there are no tables, or not those of this log.
     """
     async with pool.acquire() as conn, conn.transaction(isolation="repeatable_read", readonly=True):
+        if not await conn.fetchval(EXISTS, LIVE):
+            raise Fault("tables_absent", "There are no tables yet.", "Start a projector: muster serve projector.")
         reached = await projection_position.shown(conn)
         await check(reader, reached)
         cluster, books, records = Cluster(), Books(), 0

@@ -162,6 +162,13 @@ async def test_more_findings_than_fit_are_counted(pool: Pool) -> None:
     assert (len(found.findings), found.broken) == (20, 30)
 
 
+async def test_without_tables_there_is_nothing_to_compare(pool: Pool) -> None:
+    """It says what makes them."""
+    with pytest.raises(Fault) as raised:
+        await reconcile(await kept(spent().records), pool)
+    assert raised.value.code == "tables_absent"
+
+
 async def test_tables_of_another_log_are_not_compared(pool: Pool) -> None:
     """The difference would say nothing."""
     await rebuild(await kept(spent().records), pool)

@@ -8,7 +8,8 @@ from tests.services.api.cell import Cell
 
 async def test_what_was_compared_is_answered_and_shown_as_metrics(cell: Cell, postgres_dsn: str) -> None:
     """Where all agree, and where somebody changed a row by a micro-credit."""
-    await cell.submit()
+    submitted = await cell.submit()
+    await cell.get("/v1/jobs", min_position=submitted["position"])
     found = (await cell.http.post("/v1/credits:reconcile")).json()
     assert (found["same"], found["alarms"]) == (True, [])
     assert "muster_credits_differ 0.0" in (await cell.http.get("/metrics")).text
@@ -25,6 +26,7 @@ async def test_what_was_compared_is_answered_and_shown_as_metrics(cell: Cell, po
 
 async def test_one_run_at_a_time(cell: Cell) -> None:
     """Whoever asks meanwhile is told to come back."""
+    await cell.get("/v1/jobs", min_position=(await cell.submit())["position"])
     first, second = await asyncio.gather(*(cell.http.post("/v1/credits:reconcile") for _ in range(2)))
 
     assert sorted((first.status_code, second.status_code)) in ([200, 409], [200, 200])

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import Response, StreamingResponse
 
 from events.ask import RefusalCode
-from projections.tables import charges, period_view
+from projections.tables import charges, period_view, projection_position
 from projections.tables.charges import BEGINNING, Charge, Place, Scope
 from runtime.logging import get_logger
 from services.api.credits import account_named
@@ -69,10 +69,12 @@ async def export(
     account, time and id. An answer that is cut off broke off here: it must not be used.
     """
     chosen = _month(month, here)
-    sheet = Sheet(chosen, provider, here.subjects.cell, *_money(format, currency, rate))
+    money = _money(format, currency, rate)
     async with here.tables(min_position) as tables:
         if account is not None:
             await account_named(tables.db, account)
+        reached = await projection_position.shown(tables.db)
+        sheet = Sheet(chosen, provider, here.subjects.cell, reached.log_id, *money)
         months = await period_view.months(tables.db)
         told = period(months, chosen, tables.position)
         what = scope(months, told, account=account, team=team)

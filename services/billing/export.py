@@ -1,6 +1,6 @@
 """The formats of exports: what each is called, and the file that charges become, piece by piece."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -9,7 +9,6 @@ import msgspec
 from projections.tables.charges import Charge, ChargeKind
 from services.billing.columns import Value, metadata
 from services.billing.csvfile import CsvFile
-from services.billing.exact import Exact
 from services.billing.focus import Sheet, row
 from services.billing.month import Period
 from services.billing.parquet import ParquetFile
@@ -71,9 +70,9 @@ def file_of(made: Format, period: Period, sheet: Sheet, chosen: dict[str, str | 
             told = _encode(described(period, sheet, chosen)).decode()
             return _Dataset(ParquetFile({"focus_metadata": told}), sheet)
         case Format.LAGO:
-            return _Events(sheet.rate if sheet.currency else None)
+            return _Events(lambda charge: lago(charge, sheet.log_id, sheet.rate if sheet.currency else None))
         case Format.STRIPE:
-            return _Events(None, stripes=True)
+            return _Events(lambda charge: stripe(charge, sheet.log_id))
         case Format.FOCUS_METADATA | Format.OPENMETER:
             raise AssertionError(f"{made} is not made of charges")
 
@@ -88,6 +87,7 @@ def described(period: Period, sheet: Sheet, chosen: dict[str, str | None]) -> di
     settings = {
         "Provider": sheet.provider,
         "Region": sheet.region,
+        "Log": sheet.log_id,
         "Currency": sheet.currency or None,
         "RatePerCredit": str(sheet.rate) if sheet.currency else None,
         **chosen,
@@ -130,15 +130,14 @@ class _Dataset:
 class _Events:
     """Lines of events: every record of use is one."""
 
-    def __init__(self, rate: Exact | None, *, stripes: bool = False) -> None:
-        self._rate = rate
-        self._stripes = stripes
+    def __init__(self, line: Callable[[Charge], bytes]) -> None:
+        self._line = line
 
     def begin(self) -> bytes:
         return b""
 
     def add(self, charges: Sequence[Charge]) -> bytes:
-        return b"".join(stripe(charge) if self._stripes else lago(charge, self._rate) for charge in used(charges))
+        return b"".join(map(self._line, used(charges)))
 
     def end(self) -> bytes:
         return b""

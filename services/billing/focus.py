@@ -29,6 +29,7 @@ class Sheet(NamedTuple):
     month: Month
     provider: str
     region: str
+    log_id: str
     currency: str = ""  # ISO 4217; empty: credits have no price in money
     rate: Exact = ZERO  # what a credit costs in it
 

@@ -1,5 +1,6 @@
-"""Records of use as events for metering systems. Each is known by its CloudEvents id, and by it sent only once.
+"""Records of use as events for metering systems. Each is known by the log and its CloudEvents id, and by it sent only once.
 
+An event's id is unique in its log; a metering system may hear of several.
 Source: Lago, events (POST /api/v1/events); Stripe, meter events (POST /v1/billing/meter_events). OpenMeter takes the
 stored CloudEvents as they are.
 """
@@ -18,13 +19,13 @@ CENTS: Final = 2
 _encode: Final = msgspec.json.Encoder(order="deterministic").encode
 
 
-def lago(charge: Charge, rate: Exact | None) -> bytes:
+def lago(charge: Charge, log_id: str, rate: Exact | None) -> bytes:
     """The body that Lago takes, on one line. A correction is negative, and of the time at which it was made.
 
     The time is in whole seconds, so that it is the same in every attempt: some of Lago's stores tell events apart by it.
     """
     event: dict[str, Any] = {
-        "transaction_id": charge.event_id,
+        "transaction_id": known_as(charge, log_id),
         "external_subscription_id": charge.account,
         "code": METER,
         "timestamp": _seconds(charge),
@@ -46,18 +47,23 @@ def lago(charge: Charge, rate: Exact | None) -> bytes:
     return _encode({"event": event}) + b"\n"
 
 
-def stripe(charge: Charge) -> bytes:
+def stripe(charge: Charge, log_id: str) -> bytes:
     """The fields of a meter event of Stripe, on one line. A correction is a negative quantity.
 
     The customer is the account's name: what Stripe calls that customer is for the sender to put there.
     """
     event = {
         "event_name": METER,
-        "identifier": charge.event_id,
+        "identifier": known_as(charge, log_id),
         "timestamp": _seconds(charge),
         "payload": {"stripe_customer_id": charge.account, "value": str(_gpu_hours(charge))},
     }
     return _encode(event) + b"\n"
+
+
+def known_as(charge: Charge, log_id: str) -> str:
+    """What a second try is told by, for ever and wherever it is sent to."""
+    return f"{log_id}-{charge.event_id}"
 
 
 def _gpu_hours(charge: Charge) -> Exact:

@@ -98,10 +98,15 @@ async def test_a_month_of_several_pages_is_whole(cell: Cell) -> None:
     table = read_parquet(io.BytesIO((await exported(cell, format="focus-parquet", **USD)).content)).read_all()
     assert [one.as_py() for one in table.column("x_ChargeId")] == [row["x_ChargeId"] for row in rows]
     ids = [row["x_EventId"] for row in rows]
-    for made, field in (("lago", "transaction_id"), ("stripe", "identifier"), ("openmeter", "id")):
+    log_id = (await exported(cell, format="focus-metadata")).json()["x_Dataset"]["Log"]
+    for made, field, before in (
+        ("lago", "transaction_id", f"{log_id}-"),
+        ("stripe", "identifier", f"{log_id}-"),
+        ("openmeter", "id", ""),
+    ):
         lines = (await exported(cell, format=made)).content.splitlines()
         told = [msgspec.json.decode(line) for line in lines]
-        assert [one.get("event", one)[field] for one in told] == ids
+        assert [one.get("event", one)[field] for one in told] == [f"{before}{one}" for one in ids]
 
 
 async def test_openmeter_gets_the_bytes_of_the_log(cell: Cell) -> None:
@@ -143,6 +148,7 @@ async def test_an_account_or_a_team_is_exported_alone(cell: Cell) -> None:
         "ThroughPosition": told["x_Dataset"]["ThroughPosition"],
         "Provider": "Musterbook",
         "Region": "main",
+        "Log": told["x_Dataset"]["Log"],
         "Currency": "USD",
         "RatePerCredit": "0.4",
         "Account": "red",

@@ -14,7 +14,7 @@ NOVEMBER = Month(2026, 11)
 AT = datetime(2026, 11, 7, 9, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 NANO = 2_500_000_000  # 2.5 credits an hour
-SHEET = Sheet(NOVEMBER, provider="Compute Ltd", region="one")
+SHEET = Sheet(NOVEMBER, provider="Compute Ltd", region="one", log_id="log-1")
 SOLD = SHEET._replace(currency="USD", rate=Exact(40, 2))
 
 

@@ -1,11 +1,22 @@
 """Who is admitted when credits are scarce, who waits for them, and that those who wait cost a round nothing."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from events.accounts import Account
 from events.base import AccountId, Event, JobId, NodeId, TeamId, run_id_of
 from events.credit import CreditReserved
-from events.job import EarmarkDropped, GpusEarmarked, JobAdmitted, JobHeld, JobPlaced, NodeShare, Priority
+from events.job import (
+    AdmissionWithdrawn,
+    EarmarkDropped,
+    GpusEarmarked,
+    JobAdmitted,
+    JobHeld,
+    JobPlaced,
+    NodeShare,
+    Priority,
+)
 from events.node import EndReason
 from events.queues import Queue, QueueOrder, QueueStop
 from projections.cluster.job import Job, JobState
@@ -244,6 +255,42 @@ def test_no_more_than_so_many_are_found_to_be_unpaid_in_one_round() -> None:
     assert sum(isinstance(event, JobHeld) for event in first) == 500
     assert admitted(settle(world)) == ["last"]
     assert set(states(world).values()) == {"credits"}
+
+
+def test_what_was_reserved_and_not_used_comes_back_before_it_is_reserved_again() -> None:
+    """A run has one reservation: a job that was taken back waits for the ledger."""
+    world = Purse({"n1": 1}, granted=100)
+    world.submit("first", 1, max_runtime_s=HOUR_S)
+    job = world.submit("job", 1, max_runtime_s=HOUR_S)
+    world.rounds()
+    world.add(AdmissionWithdrawn(at=world.at, team=T, job_id=job))
+    assert decide(world.cluster, world.tick()) == []
+    said = world.round()
+    assert [type(event).__name__ for event in said[:3]] == ["CreditRefunded", "JobAdmitted", "CreditReserved"]
+    world.rounds()
+    world.assert_sound()
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.integers(1, 9), max_size=12), st.lists(st.integers(1, 12), min_size=1, max_size=4))
+def test_jobs_are_admitted_in_order_as_far_as_each_can_be_paid_for(hours: list[int], grants: list[int]) -> None:
+    """Whenever credits come, as if somebody went through the line with the purse in hand."""
+    world = Purse({"n1": 1}, granted=0)
+    waiting = [
+        (world.submit(f"j{number:02d}", 1, max_runtime_s=cost * HOUR_S), cost) for number, cost in enumerate(hours)
+    ]
+    left, expected = 0, set[str]()
+    for grant in grants:
+        world.grant(grant * CREDIT)
+        settle(world)
+        left += grant
+        for job, cost in waiting:
+            if cost <= left:
+                left -= cost
+                expected.add(job)
+        waiting = [(job, cost) for job, cost in waiting if job not in expected]
+        assert {job.job_id for job in world.cluster.jobs.values() if job.state is not JobState.QUEUED} == expected
+        assert world.book().balance == left * CREDIT
 
 
 def test_a_job_that_was_moved_and_cannot_be_paid_for_lets_its_place_go() -> None:

@@ -15,7 +15,7 @@ from services.billing.columns import CREDITS, NAMES, QUANTITY, Value
 from services.billing.exact import ZERO, Exact
 from services.billing.month import Month
 
-NO_CURRENCY: Final = "XXX"  # ISO 4217: no currency is involved
+NO_CURRENCY: Final = "X" * 3  # ISO 4217: no currency is involved
 CREDIT: Final = "Credit"  # the virtual currency, and the unit that it is bought in
 NANO: Final = 9  # places of a price
 SECOND: Final = timedelta(seconds=1)

@@ -15,6 +15,7 @@ from events.base import AccountId, JobId, Position, RunId, TeamId
 from events.credit import UsageRecorded
 from events.period import PeriodClosed
 from services.api.exports import PAGE
+from services.billing.focus import NO_CURRENCY
 from tests.services.api.cell import CLOCK, Cell
 from tests.services.api.paying import BEGAN, HOUR_US, RED, Book, priced
 from tests.services.billing.focus_check import problems, rows_of
@@ -167,7 +168,7 @@ async def test_an_account_or_a_team_is_exported_alone(cell: Cell) -> None:
         ({"currency": "USD"}, "rate: is missing, and currency is given"),
         ({"rate": "0.4"}, "currency: is missing, and rate is given"),
         ({"currency": "usd", "rate": "1"}, "currency: must be the three letters"),
-        ({"currency": "XXX", "rate": "1"}, "currency: must be the three letters"),
+        ({"currency": NO_CURRENCY, "rate": "1"}, "currency: must be the three letters"),
         ({"currency": "USD", "rate": "1e2"}, "rate: must be a decimal above 0"),
         ({"currency": "USD", "rate": "0"}, "rate: must be a decimal above 0"),
         ({"currency": "USD", "rate": "0.1234567"}, "with up to 6 places"),

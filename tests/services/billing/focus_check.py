@@ -12,6 +12,7 @@ from decimal import Decimal, localcontext
 from typing import Final
 
 from services.billing.columns import COLUMNS, Column, Kind
+from services.billing.focus import NO_CURRENCY
 
 Row = dict[str, str]
 
@@ -165,7 +166,7 @@ def _costs(row: Row) -> Iterator[str]:
             yield f"{name} times PricingQuantity is not {cost}"
     if category == "Purchase" and (number("EffectiveCost") or number("PricingCurrencyEffectiveCost")):
         yield "a Purchase of what is used later has an effective cost"
-    if row["BillingCurrency"] == "XXX" and any(map(number, ("BilledCost", "EffectiveCost", "ListCost"))):
+    if row["BillingCurrency"] == NO_CURRENCY and any(map(number, ("BilledCost", "EffectiveCost", "ListCost"))):
         yield "costs without a currency"
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from projections.tables.charges import Charge, ChargeKind
 from services.billing.columns import COLUMNS, NAMES
 from services.billing.exact import Exact
-from services.billing.focus import Sheet, row
+from services.billing.focus import NO_CURRENCY, Sheet, row
 from tests.services.billing.charged import AT, HOUR, SHEET, SOLD, entered, used
 
 
@@ -34,7 +34,7 @@ def test_use_is_paid_in_credits_and_costs_what_these_were_sold_for() -> None:
 def test_without_a_rate_there_is_no_money() -> None:
     """Who gives no rate has no national currency: its costs are 0, and what was used is in credits."""
     found = shown(used())
-    assert (found["BillingCurrency"], found["EffectiveCost"], found["ListCost"]) == ("XXX", "0", "0")
+    assert (found["BillingCurrency"], found["EffectiveCost"], found["ListCost"]) == (NO_CURRENCY, "0", "0")
     assert (found["PricingCurrencyEffectiveCost"], found["PricingCurrencyListUnitPrice"]) == ("2.5", "2.5")
 
 

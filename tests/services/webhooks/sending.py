@@ -13,7 +13,7 @@ from runtime.clock import ManualClock
 from runtime.postgres import Pool
 from services.webhooks import deliveries, endpoints, reached
 from services.webhooks.address import parse_networks
-from services.webhooks.deliveries import Delivery
+from services.webhooks.deliveries import Claimed, Delivery
 from services.webhooks.endpoints import Endpoint
 from services.webhooks.post import Post
 from services.webhooks.run import Webhooks
@@ -78,6 +78,11 @@ class Sender:
             finally:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
+
+    async def claim(self) -> list[Claimed]:
+        """The attempts that another process would begin now."""
+        async with self.pool.acquire() as conn:
+            return await deliveries.claim(conn, self.clock.now(), 1_000)
 
     async def deliveries(self, name: str = "w1") -> list[Delivery]:
         """What became of the events to an endpoint, newest first."""

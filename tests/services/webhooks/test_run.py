@@ -105,7 +105,7 @@ async def test_an_endpoint_with_too_much_is_left_in_peace(sender: Sender, receiv
         await sender.submit(2)
         await sender.settled(3, "waiting")
         sender.clock.advance(99)
-        assert await sender.states() == {"waiting": 3}
+        assert await sender.claim() == []
         assert len(receiver.received) == 1
         sender.clock.advance(1)
         await sender.settled(3)
@@ -147,6 +147,8 @@ async def test_one_endpoint_gets_so_many_requests_at_a_time(sender: Sender, rece
     async with sender.running(), sender.running():
         await sender.submit(20)
         await until(lambda: receiver.waiting == AT_ONCE_MAX)
+        await sender.settled(20, "waiting")
+        assert await sender.claim() == []
         receiver.open.set()
         await sender.settled(20)
     assert receiver.waiting_max == AT_ONCE_MAX
@@ -237,3 +239,19 @@ async def test_what_stands_still_is_said_and_ends_no_process(sender: Sender, rec
         task.cancel()
         await asyncio.wait({task})
     assert [(line["event"], line["code"]) for line in lines] == [("webhooks_stand_still", "webhooks_of_another_log")]
+
+
+async def test_a_database_that_ends_its_sessions_is_waited_for(sender: Sender, receiver: Receiver) -> None:
+    """As it does when it restarts: what was being sent is sent again when its time comes, and nothing is lost."""
+    await sender.endpoint(receiver.url)
+    async with sender.running() as task:
+        await sender.submit(5)
+        await sender.settled(1)
+        await sender.pool.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        sent = await sender.submit(5)
+        sender.clock.advance(LEASE_S)
+        await until(lambda: set(sent) <= set(receiver.ids))
+        assert not task.done()

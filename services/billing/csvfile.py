@@ -5,8 +5,11 @@ Decimals always have a point, so that programs that guess types from values gues
 
 import csv
 import io
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from functools import lru_cache
+from types import NoneType
+from typing import Any, Final
 
 from services.billing.columns import NAMES, Value
 from services.billing.exact import Exact
@@ -35,10 +38,22 @@ def _lines(rows: Iterable[Iterable[str]]) -> bytes:
 
 
 def _text(value: Value) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    if isinstance(value, Exact):
-        return text if "." in (text := str(value)) else f"{text}.0"
-    return str(value)
+    return TEXTS[type(value)](value)
+
+
+def _decimal(value: Exact) -> str:
+    return text if "." in (text := str(value)) else f"{text}.0"
+
+
+@lru_cache(maxsize=1_000)  # many rows have the same times
+def _time(value: datetime) -> str:
+    return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+TEXTS: Final[dict[type, Callable[[Any], str]]] = {
+    NoneType: lambda _: "",
+    str: str,
+    int: str,
+    Exact: _decimal,
+    datetime: _time,
+}

@@ -14,9 +14,12 @@ class Exact(NamedTuple):
 
     def __str__(self) -> str:
         """Its digits, without a plus sign, without zeros at the end: `192`, `0.5`, `-0.000001`."""
-        whole, rest = divmod(abs(self.units), 10**self.places)
-        text = f"{whole}.{rest:0{self.places}}".rstrip("0").rstrip(".") if rest else str(whole)
-        return f"-{text}" if self.units < 0 else text
+        if not self.places:
+            return str(self.units)
+        digits = str(abs(self.units)).rjust(self.places + 1, "0")
+        rest = digits[-self.places :].rstrip("0")
+        text = digits[: -self.places]
+        return f"{'-' if self.units < 0 else ''}{text}{'.' if rest else ''}{rest}"
 
     def times(self, other: "Exact") -> "Exact":
         """The product, with all its places."""

@@ -82,7 +82,7 @@ def _common(charge: Charge, sheet: Sheet) -> dict[str, Value]:
         "x_AmountMicroCredits": charge.amount_micro,
         "x_Cause": charge.cause or None,
         "x_ChargeId": known,
-        "x_ChargeKind": charge.kind,
+        "x_ChargeKind": ChargeKind(charge.kind).value,
         "x_EntryNumber": charge.entry,
         "x_EventId": charge.event_id,
         "x_EventPosition": charge.position,

@@ -12,7 +12,7 @@ from services.gate.gate import REASON_MAX
 from services.gate.names import KEY_MAX
 
 PAGE: Final = 1_000  # entries, where the client does not say
-PAGE_MAX: Final = 5_000
+PAGE_MAX: Final = 2_000  # some 20 ms, in which others wait
 LAST_MAX: Final = 1_000_000
 WAIT_MAX_S: Final = 20.0
 

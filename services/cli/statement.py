@@ -14,7 +14,7 @@ from services.cli.failure import EXIT_CODES, say
 from services.cli.options import AccountArgument, ApiUrl, account_path, connect
 from services.cli.table import Column, credits_of, parse_time, print_pages, print_table
 
-PAGE_MAX: Final = 5_000
+PAGE_MAX: Final = 2_000
 SCREEN: Final = 500  # entries of a page that is shown as a table
 CSV: Final = (  # stable: a column that is new comes last
     "account", "entry", "at", "kind", "change", "balance", "amount", "run_id", "job_id", "team", "reservation", "cause",

@@ -5,6 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
+from services.api.credit_schemas import Entry, Statement
 from services.api.credits import month_bounds, next_month
 from services.api.problems import Troubled
 from tests.services.api.cell import Cell
@@ -96,6 +97,8 @@ async def test_a_statement_has_every_entry(cell: Cell) -> None:
     await cell.join()
     at = await _history(cell)
     whole = await cell.get(f"{ACCOUNT}/statement", min_position=at)
+    Statement.model_validate(whole, strict=False)  # as its schema says
+    assert all(set(entry) == set(Entry.model_fields) for entry in whole["entries"])
     entries = whole["entries"]
     assert [entry["entry"] for entry in entries] == [1, 2, 3, 4, 5, 6]
     assert [(entry["kind"], entry["change"], entry["amount"], entry["balance"]) for entry in entries] == [

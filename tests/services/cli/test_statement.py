@@ -103,7 +103,7 @@ def test_only_the_last_ones_are_shown(network: Network) -> None:
     network.answers.extend([page(*ENTRIES[1:3], cursor=3), page(*ENTRIES[3:], entry(5, "granted", 1, 1), first=False)])
     told = invoke(network, "--limit", "3", "--kind", "granted", "--kind", "refunded", "--format", "json")
     assert [json.loads(line)["entry"] for line in told.splitlines()] == [2, 3, 4]
-    assert network.asked[0][0].endswith("?kind=granted&kind=refunded&last=3&limit=5000")
+    assert network.asked[0][0].endswith("?kind=granted&kind=refunded&last=3&limit=2000")
 
 
 def test_an_account_without_entries_says_so(network: Network) -> None:

@@ -207,7 +207,6 @@ def _assert_unpaid(bill: Bill) -> None:
 def _refunded(cluster: Cluster, e: CreditRefunded, recorded: Recorded) -> None:
     book, bill = _opened(cluster, e), _bill_of(cluster, e)
     if bill.end is None:  # too much for the GPUs that it got
-        assert bill.gpu_type
         assert e.amount_micro <= bill.reserved_micro - bill.needs_micro
     else:  # what is left, once all else is said
         assert bill.committed or bill.end.outcome is EndedAs.NEVER_PLACED

@@ -143,6 +143,20 @@ def test_an_entry_that_is_written_twice_changes_nothing() -> None:
                 assert state(world.cluster) == before
 
 
+def test_nothing_of_a_run_that_was_placed_comes_back_before_it_is_paid_for() -> None:
+    """Else it would be settled without a commit."""
+    world, decided = next_round()
+    at = next(n for n, e in enumerate(decided) if isinstance(e, CreditCommitted) and e.run_id == "early-1")
+    refund = next(e for e in decided[at:] if isinstance(e, CreditRefunded))
+    world.add(*decided[:at])
+    before = state(world.cluster)
+    world.add(replace(refund, entry=world.book().entry + 1))
+
+    assert refund.run_id == "early-1"
+    assert world.cluster.unread
+    assert state(world.cluster) == before
+
+
 def made_up(world: Purse) -> dict[str, Event]:
     """Entries that somebody made up about what is there."""
     ids: dict[str, Any] = {"at": world.at, "account": A, "entry": world.book().entry + 1}

@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+from events.base import Position
 from tests.services.api.cell import SPEC, Cell
 
 
@@ -116,3 +117,22 @@ async def test_a_job_that_the_tables_do_not_know_yet_can_be_cancelled(cell: Cell
     await cell.get("/v1/jobs", min_position=await cell.log.end())
     assert (await cell.http.post("/v1/jobs/nothing:cancel")).status_code == 404
     assert cell.gate.answers["cancel", "accepted"] == 1
+
+
+async def test_nothing_that_a_team_sends_makes_credits(cell: Cell) -> None:
+    """What it may name is the account that pays; all else about credits is no field of what it sends, and leaves no trace."""
+    forged: tuple[dict[str, Any], ...] = (
+        {"credits": "1000"}, {"ask": "grant", "account": "red", "credits": "1000"}, {"accounts": [{"name": "red"}]},
+        {"overdraft": "unlimited"}, {"type": "musterbook.credit.granted.v1", "amount_micro": 1000},
+    )  # fmt: skip
+    before = await cell.log.end()
+    for more in forged:
+        for body in ({"key": "k", "spec": SPEC | more}, {"key": "k", "spec": SPEC} | more):
+            assert (await cell.http.post("/v1/jobs", json=body)).status_code == 422
+            batch = await cell.http.post("/v1/jobs:batch", json={"jobs": [body]})
+            assert batch.status_code == 422 or batch.json()["jobs"][0]["problem"]["code"] == "invalid"
+    assert await cell.log.end() == before
+    job = await cell.submit("k", account="red")
+    await cell.http.post(f"/v1/jobs/{job['job_id']}:cancel", json={"reason": "grant"})
+    written = [await cell.log.read(Position(at)) for at in range(before + 1, await cell.log.end() + 1)]
+    assert [one.subject for one in written if one is not None] == [f"intake.default.{job['job_id']}"] * 2

@@ -58,9 +58,9 @@ class Purse(World):
         self.add(GrantAsked(**ids, key=ask_id, request_hash="h", amount_micro=micro, reason="for tests"))
         return ask_id
 
-    def adjust(self, micro: int, *, account: AccountId = A, **refunds: int) -> AskId:
+    def adjust(self, micro: int, *, account: AccountId = A, key: str = "", **refunds: int) -> AskId:
         """An operator wants the balance corrected; `refunds`: of which commit, as the ask has it."""
-        ask_id = AskId(f"a{len(self.records)}")
+        ask_id = AskId(f"a{key or len(self.records)}")
         ids: dict[str, Any] = {"at": self.at, "account": account, "ask_id": ask_id}
         said: dict[str, Any] = dict(refunds)
         self.add(AdjustmentAsked(**ids, key=ask_id, request_hash="h", amount_micro=micro, reason="for tests", **said))

@@ -45,6 +45,8 @@ def a_world() -> Purse:
     world.end(over)
     world.release(over)
     world.round()
+    world.grant(CREDIT, key="g")
+    world.adjust(CREDIT, key="r", refunds=1, refunds_entry=1, refunds_micro=CREDIT // 2)
     return world
 
 
@@ -219,6 +221,20 @@ def made_up(world: Purse) -> dict[str, Event]:
         "running out of a run that nobody knows": CreditsRunningOut(
             **ids, **{**of, "run_id": RunId("x-1")}, until=world.at
         ),
+        "answer in another account's name": CreditGranted(
+            at=world.at, account=B, entry=1, ask_id=AskId("ag"), amount_micro=CREDIT
+        ),
+        "another amount than was asked for": CreditGranted(**ids, ask_id=AskId("ag"), amount_micro=1),
+        "grant in place of a refund": CreditGranted(**ids, ask_id=AskId("ar"), amount_micro=CREDIT),
+        "correction in place of a grant": CreditAdjusted(
+            **ids, ask_id=AskId("ag"), amount_micro=CREDIT, cause=AdjustCause.OPERATOR
+        ),
+        "refund beyond the commit": CreditAdjusted(
+            **ids, ask_id=AskId("ar"), amount_micro=CREDIT, cause=AdjustCause.REFUND, of_entry=1
+        ),
+        "refund of another commit": CreditAdjusted(
+            **ids, ask_id=AskId("ar"), amount_micro=CREDIT, cause=AdjustCause.REFUND, of_entry=2
+        ),
         "no month": PeriodClosed(at=world.at, month="2026-13"),
     }
 
@@ -233,6 +249,20 @@ def test_what_is_made_up_changes_nothing(name: str) -> None:
 
     assert world.cluster.unread == world.records[-1].position
     assert state(world.cluster) == before
+
+
+@pytest.mark.parametrize("why", ["asked", "owed"])
+def test_an_account_is_not_closed_while_it_is_asked_or_owes(why: str) -> None:
+    """Nothing is reserved on it."""
+    world = Purse(granted=0)
+    if why == "asked":
+        world.grant(CREDIT)
+    else:
+        world.cluster.credits.books[A] = replace(world.book(), owed=1)
+    world.add(AccountClosed(at=world.at, account=A, entry=1))
+
+    assert world.cluster.unread
+    assert not world.book().closed
 
 
 def test_months_are_closed_in_order() -> None:

@@ -1,4 +1,7 @@
-"""`bill_view`: what every run that an account pays for had reserved, used, cost and was given back, and why."""
+"""`bill_view`: what every run that an account pays for had reserved, used, cost and was given back, and why.
+
+Of a run that was reserved for more than once, because it was not placed before, the last time.
+"""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -32,7 +35,8 @@ FROM bill_view WHERE run_id = ANY($1)
 WRITE: Final = """
 INSERT INTO bill_view SELECT * FROM json_populate_recordset(NULL::bill_view, $1::json)
 ON CONFLICT (run_id) DO UPDATE SET
-    state = excluded.state, covers_s = excluded.covers_s, reserved_micro = excluded.reserved_micro,
+    account = excluded.account, reservation = excluded.reservation, declared = excluded.declared,
+    prices = excluded.prices, reserved_at = excluded.reserved_at, state = excluded.state, covers_s = excluded.covers_s, reserved_micro = excluded.reserved_micro,
     committed_micro = excluded.committed_micro, refunded_micro = excluded.refunded_micro,
     uncovered_micro = excluded.uncovered_micro, bearer = excluded.bearer, gpu_type = excluded.gpu_type,
     nano_per_gpu_hour = excluded.nano_per_gpu_hour, gpu_us = excluded.gpu_us, waived_us = excluded.waived_us,
@@ -102,10 +106,13 @@ def keys(records: Iterable[Recorded]) -> Iterator[RunId]:
 
 
 def fold(bills: Rows[RunId, BillRow], event: CreditEvent, recorded: Recorded) -> BillRow | None:
-    """The bill that an entry is about, as it is after it; None: it is about none. One that is settled changes no more."""
+    """The bill that an entry is about, as it is after it; None: it is about none. One that is settled changes no more.
+
+    A job whose admission was taken back before it was placed is admitted to the same run again: that has a new bill then.
+    """
     run_id = RunId(getattr(event, "run_id", ""))
     row = bills.get(run_id) if run_id else None
-    if row is None and isinstance(event, CreditReserved):
+    if isinstance(event, CreditReserved) and (row is None or row.state == BillState.SETTLED):
         row = _reserved(event, recorded)
         bills.put(row)
     elif row is not None and row.state == BillState.RESERVED and row.account == event.account and _change(row, event):

@@ -2,10 +2,12 @@
 
 from datetime import timedelta
 
-from events.base import RunId
+import msgspec
+
+from events.base import Position, RunId
 from events.credit import EndedAs, RefundCause
 from events.policy import Bearer
-from projections.tables import bill_view, schema
+from projections.tables import account_view, bill_view, schema
 from runtime.postgres import Pool
 from tests.histories import BEGIN
 from tests.projections.tables.paid import BLUE, JOB, RED, RUN, TEAM, Purse
@@ -77,7 +79,6 @@ async def test_a_settled_bill_changes_no_more(pool: Pool) -> None:
         other.committed(10, 1),
         purse.committed(10, 1),
         purse.renewed(5),
-        purse.reserved(7),
     ]
     async with pool.acquire() as conn:
         await fill(conn, schema.LIVE, [recorded(events)])
@@ -85,6 +86,25 @@ async def test_a_settled_bill_changes_no_more(pool: Pool) -> None:
 
     assert (bill.state, bill.reserved_micro, bill.committed_micro, bill.reservation) == ("settled", 10, 10, 1)
     assert bill.position == recorded(events)[3].position
+
+
+async def test_a_run_that_is_reserved_for_again_has_a_new_bill(pool: Pool) -> None:
+    """Its job was admitted, waited in vain, and is admitted once more, perhaps on another account and at other prices."""
+    purse, other = Purse(), Purse(BLUE, entry=4)
+    again = msgspec.structs.replace(other.reserved(7, declared=False), prices=Position(9))
+    records = recorded([purse.reserved(10), purse.refunded(10, RefundCause.NEVER_PLACED), again])
+    async with pool.acquire() as conn:
+        for stretches in ([records], [(record,) for record in records]):
+            await fill(conn, schema.LIVE, stretches)
+            (bill,) = await bill_view.bills_of(conn, JOB)
+            red, blue = await account_view.account(conn, RED), await account_view.account(conn, BLUE)
+
+            assert (bill.state, bill.account, bill.reservation, bill.declared) == ("reserved", BLUE, 5, False)
+            assert (bill.reserved_micro, bill.refunded_micro, bill.outcome, bill.settled_at) == (7, 0, None, None)
+            assert (bill.prices, bill.reserved_at) == (9, records[2].at)
+            assert red is not None
+            assert blue is not None
+            assert (red.reservations, blue.reservations) == (0, 1)
 
 
 async def test_bills_are_found_by_job_and_those_open_by_account(pool: Pool) -> None:

@@ -20,6 +20,7 @@ CSV: Final = (  # stable: a column that is new comes last
     "account", "entry", "at", "kind", "change", "balance", "amount", "run_id", "job_id", "team", "reservation", "cause",
     "reason", "by", "ask_id", "gpu_hours", "of_entry", "evidence", "position", "event_id",
 )  # fmt: skip
+WITHOUT: Final = frozenset({"refused", "running_out", "closed"})  # kinds that have no amount
 COLUMNS: Final = (
     Column("ENTRY", right=True, drop=3),
     Column("TIME"),
@@ -134,7 +135,7 @@ def _amount(entry: dict[str, Any]) -> str:
     """`+100`, `-48`; `(12)` where no balance changes by it; empty where there is none."""
     if change := int(entry["change_micro"]):
         return f"+{entry['change']}" if change > 0 else str(entry["change"])
-    return f"({entry['amount']})" if int(entry["amount_micro"]) else ""
+    return "" if entry["kind"] in WITHOUT else f"({entry['amount']})"
 
 
 def _hours(entry: dict[str, Any]) -> str:

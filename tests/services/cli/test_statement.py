@@ -75,6 +75,14 @@ def test_a_table_has_every_entry_and_totals(network: Network) -> None:
     ]
 
 
+def test_a_charge_of_nothing_is_told_and_what_has_no_amount_is_not(network: Network) -> None:
+    """A run that was waived whole is committed with 0."""
+    waived = entry(1, "committed", 0, 5, run_id="j1-1")
+    network.answers.append(page(waived, entry(2, "refused", 0, 5, cause="not_covered", reason="has 5")))
+    head, first, second, *_ = invoke(network).splitlines()
+    assert (first.split()[3:5], second.split()[3:5]) == (["committed", "(0)"], ["refused", "0.000005"])
+
+
 def test_csv_can_be_read_by_anyone(network: Network) -> None:
     """RFC 4180: a header, CR LF, quotes doubled; columns are those that were promised, numbers are plain."""
     network.answers.extend([page(*ENTRIES[:2], cursor=2), page(*ENTRIES[2:], first=False)])

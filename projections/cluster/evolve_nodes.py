@@ -143,7 +143,7 @@ def _share_ended(cluster: Cluster, e: ShareEnded, recorded: Recorded) -> None:
 
 def _checkpoint_saved(cluster: Cluster, e: CheckpointSaved, recorded: Recorded) -> None:
     run = cluster.runs.get(e.run_id)
-    if run is not None and run.epoch_on(e.node_id) == e.node_epoch and e.number != run.saved:
+    if run is not None and run.epoch_on(e.node_id) == e.node_epoch and e.number > run.saved:
         saved_us = used_us(run, cluster.credits.bills.get(e.run_id), recorded.at)
         put_run(cluster, replace(run, saved=e.number, saved_at=recorded.at, saved_us=saved_us))
 

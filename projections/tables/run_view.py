@@ -187,7 +187,7 @@ def _change(row: RunRow, event: Event, at: datetime) -> bool:
                 row.lost_gpu_s = row.gpus * (at - since).total_seconds()
         case GpusEarmarked() if row.evicted_for is None:
             row.evicted_for, row.evicted_at, row.moved = event.job_id, at, event.moved
-        case CheckpointSaved() if event.number != row.checkpoint:  # a repeat is no later save
+        case CheckpointSaved() if row.checkpoint is None or event.number > row.checkpoint:  # a repeat is no later save
             row.saved_at, row.checkpoint = at, event.number
             if row.lost_gpu_s is not None:
                 row.lost_gpu_s = 0.0  # it was told to end, and has saved all until then

@@ -88,7 +88,7 @@ def _share_ended(books: Books, recorded: Recorded, e: ShareEnded) -> None:
 
 def _saved(books: Books, recorded: Recorded, e: CheckpointSaved) -> None:
     charge = _of(books.credit.charges.get(e.run_id), e)
-    if charge is not None and charge.saved != e.number:
+    if charge is not None and e.number > charge.saved:
         charge.saved, charge.saved_us = e.number, charge.used_us(recorded.at)
 
 

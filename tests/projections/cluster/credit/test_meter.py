@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from events.base import JobId, NodeEpoch, NodeId, Position, RunId, SlotMask, TeamId
 from events.job import NodeShare
-from events.node import GpusReleased
+from events.node import CheckpointSaved, GpusReleased
 from events.policy import ChargeFrom
 from projections.cluster.credit.book import Bill
 from projections.cluster.credit.meter import leaving, next_hour, used_by, used_us
@@ -126,6 +126,26 @@ def test_a_run_counts_from_its_placing_or_its_start(since: ChargeFrom) -> None:
 
     assert run.metered_us == 2 * GPU_HOUR_US + 120_000_000 + (since is ChargeFrom.PLACED) * 120_000_000
     assert (run.metering, run.metered_until) == (0, world.at - timedelta(seconds=60))
+
+
+def test_a_save_that_is_told_late_or_again_is_no_later_save() -> None:
+    """Another node of the gang is behind with its word."""
+    world = Purse({"n1": 1, "n2": 1})
+    job = world.put(world.reserve(world.submit("job", 2)), n1=1, n2=1)
+    world.start(job)
+    saved: list[int] = []
+    for node, number in (("n1", 4), ("n2", 3), ("n1", 4), ("n2", 5)):
+        world.wait(60)
+        run = world.run(job)
+        assert run is not None
+        share = next(share for share in run.shares if share.node_id == node)
+        ids: dict[str, Any] = {"node_id": share.node_id, "node_epoch": share.node_epoch, "run_id": run.run_id}
+        world.add(CheckpointSaved(at=world.at, **ids, number=number))
+        run = world.run(job)
+        assert run is not None
+        saved.append(run.saved_us // 2_000_000)
+
+    assert saved == [60, 60, 60, 240]
 
 
 def test_a_node_that_joins_anew_counted_until_it_was_heard_last() -> None:

@@ -8,15 +8,15 @@ import pytest
 
 from events.accounts import Account
 from events.base import AccountId, Event, Position, Recorded, RunId, TeamId, position_of
-from events.credit import AdjustCause, CreditAdjusted, CreditGranted
+from events.credit import AdjustCause, CreditAdjusted, CreditGranted, UsageRecorded
 from events.period import PeriodClosed
 from events.policy import Bearer
 from events.subjects import family_subject
 from projections.tables import charges, period_view, schema
 from projections.tables.charges import BEGINNING, Charge, ChargeKind, Place, Scope, closed_at
 from runtime.postgres import Pool
-from tests.projections.tables.paid import BLUE, RED, TEAM, Purse, accounts, asked
-from tests.projections.tables.written import fill
+from tests.projections.tables.paid import BLUE, RED, TEAM, Purse, accounts, asked, paying
+from tests.projections.tables.written import fill, recorded
 
 OCTOBER = datetime(2026, 10, 31, 22, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -171,6 +171,23 @@ async def test_charges_add_up_to_the_ledger(filled: Pool) -> None:
     assert (total(ChargeKind.USAGE), total(ChargeKind.GRANT)) == (used, granted)
     assert total(ChargeKind.REFUND) + total(ChargeKind.ADJUSTMENT) - paid == adjusted
     assert len({charge.id if charge.kind == "usage" else (charge.account, charge.id) for charge in found}) == len(found)
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_whatever_happens_each_record_is_in_one_month(pool: Pool, seed: int) -> None:
+    """Over logs that nobody chose, with months that close at any time: none is in two, none in none, and all add up."""
+    log = recorded(paying(seed, 120).events)
+    async with pool.acquire() as conn:
+        await fill(conn, schema.LIVE, [log])
+    found = [charge for month in range(1, 13) for charge in await everything(pool, f"2026-{month:02}", size=7)]
+    expected = {
+        one.id: one.event.amount_micro
+        for one in log
+        if isinstance(one.event, UsageRecorded | CreditGranted)
+        or (isinstance(one.event, CreditAdjusted) and one.event.cause is not AdjustCause.UNCOVERED)
+    }
+    assert len(found) == len(expected)
+    assert {charge.event_id: charge.amount_micro for charge in found} == expected
 
 
 async def test_pages_are_read_from_indexes(filled: Pool) -> None:

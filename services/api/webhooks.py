@@ -105,7 +105,7 @@ async def one(endpoint_id: str, here: InHere) -> schemas.WebhookDetail:
             **_fields(found),
             deliveries=await deliveries.counts(conn, endpoint_id),
             replays=[_replay(replay) for replay in await replays.replays(conn, endpoint_id)],
-            secrets=len(await endpoints.secrets(conn, endpoint_id, here.clock.now())),
+            secrets=len((await endpoints.secrets(conn, {endpoint_id}, here.clock.now()))[endpoint_id]),
         )
 
 

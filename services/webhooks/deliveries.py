@@ -103,6 +103,7 @@ class Claimed(NamedTuple):
     attempts: int  # with this one
     claim: int
     url: str
+    secrets: Sequence[bytes]  # that sign it, newest first
 
 
 class Delivery(msgspec.Struct, frozen=True):
@@ -155,7 +156,9 @@ async def claim(conn: Connection, now: datetime, most: int) -> list[Claimed]:
         if not ready:
             return []
         until = now + timedelta(seconds=LEASE_S)
-        return [Claimed(*record) for record in await conn.fetch(CLAIM, now, until, ready, AT_ONCE_MAX, most)]
+        found = await conn.fetch(CLAIM, now, until, ready, AT_ONCE_MAX, most)
+        signing = await endpoints.secrets(conn, {record["endpoint_id"] for record in found}, now)
+        return [Claimed(**dict(record), secrets=signing[record["endpoint_id"]]) for record in found]
 
 
 async def note(conn: Connection, claimed: Claimed, answer: Answer, verdict: Verdict, now: datetime) -> None:

@@ -2,7 +2,7 @@
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any, Final
 
@@ -35,7 +35,7 @@ STOP: Final = "UPDATE webhooks.endpoint SET enabled = false, stopped = $2 WHERE 
 QUIET: Final = "UPDATE webhooks.endpoint SET quiet_until = greatest(quiet_until, $2) WHERE endpoint_id = $1"
 DELETE: Final = "DELETE FROM webhooks.endpoint WHERE endpoint_id = $1 RETURNING endpoint_id"
 SECRETS: Final = """
-SELECT bytes FROM webhooks.secret WHERE endpoint_id = $1 AND ends_at > $2 ORDER BY number DESC LIMIT $3
+SELECT endpoint_id, bytes FROM webhooks.secret WHERE endpoint_id = ANY ($1) AND ends_at > $2 ORDER BY number DESC
 """
 ADD_TO_SECRETS: Final = "INSERT INTO webhooks.secret (endpoint_id, bytes, made_at) VALUES ($1, $2, $3)"
 END_SECRETS: Final = "UPDATE webhooks.secret SET ends_at = least(ends_at, $2) WHERE endpoint_id = $1"
@@ -144,9 +144,13 @@ async def remove(conn: Connection, endpoint_id: str) -> bool:
     return bool(await conn.fetchval(DELETE, endpoint_id))
 
 
-async def secrets(db: Pool | Connection, endpoint_id: str, now: datetime) -> Sequence[bytes]:
-    """Those that sign now, newest first."""
-    return [bytes(record["bytes"]) for record in await db.fetch(SECRETS, endpoint_id, now, SECRETS_MAX)]
+async def secrets(db: Pool | Connection, endpoint_ids: Collection[str], now: datetime) -> dict[str, list[bytes]]:
+    """Those of each endpoint that sign now, newest first."""
+    found: dict[str, list[bytes]] = {endpoint_id: [] for endpoint_id in endpoint_ids}
+    for record in await db.fetch(SECRETS, list(endpoint_ids), now):
+        if len(found[record["endpoint_id"]]) < SECRETS_MAX:
+            found[record["endpoint_id"]].append(bytes(record["bytes"]))
+    return found
 
 
 async def rotate(conn: Connection, endpoint_id: str, secret: bytes, *, now: datetime, until: datetime) -> bool:

@@ -24,6 +24,7 @@ logger = get_logger(__name__)
 
 LOOK_EVERY_S: Final = 2.0  # whether any endpoint is there, and the log still the one it was
 SEND_EVERY_S: Final = 0.5  # whether anything is due
+PACE_S: Final = 0.01  # between looks at what is due: attempts that end together are followed by others together
 REPLAY_EVERY_S: Final = 1.0
 TIDY_EVERY_S: Final = 60.0
 AGAIN_S: Final = 5.0  # an attempt that the log did not give its event for
@@ -153,6 +154,7 @@ class Webhooks:
                 await self._due.wait()
         except TimeoutError:
             pass  # what waits for a time comes due without a word
+        await asyncio.sleep(PACE_S)
         return True
 
     def _landed(self, task: asyncio.Task[None]) -> None:
@@ -163,11 +165,9 @@ class Webhooks:
         """The attempt was made and noted. If this process ends in between, another one makes it again, under the same id."""
         try:
             body = claimed.document if claimed.document is not None else await self._body(claimed)
-            async with self._pool.acquire() as conn:
-                secrets = await endpoints.secrets(conn, claimed.endpoint_id, self._clock.now())
-            if not secrets or self._clock.monotonic() - began_s > LATE_S:
-                return  # it was removed meanwhile; or others may be making this attempt by now
-            signed = headers(claimed.webhook_id, body, secrets, self._clock.now())
+            if self._clock.monotonic() - began_s > LATE_S:
+                return  # others may be making this attempt by now
+            signed = headers(claimed.webhook_id, body, claimed.secrets, self._clock.now())
             answer = await self._post.send(claimed.url, signed, body)
             now = self._clock.now()
             chance = random.random()  # noqa: S311 - spreads load, guards nothing

@@ -1,9 +1,11 @@
 """Settings: what the environment says, within limits, and never a password in a message."""
 
+from ipaddress import ip_network
+
 import pytest
 from pydantic import ValidationError
 
-from runtime.settings import AgentSettings, ApiSettings, CommonSettings, ControlSettings
+from runtime.settings import AgentSettings, ApiSettings, CommonSettings, ControlSettings, WebhooksSettings
 
 
 def test_variables_are_read_and_all_else_has_a_default(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,6 +39,8 @@ def test_variables_are_read_and_all_else_has_a_default(monkeypatch: pytest.Monke
         ("MUSTER_TAINTS", "under repair"),
         ("MUSTER_RACK", "r,1"),
         ("MUSTER_HEARTBEAT_EVERY_S", "0"),
+        ("MUSTER_WEBHOOKS_ALLOW", "10.0.0.0/8,localhost"),
+        ("MUSTER_WEBHOOKS_ALLOW", "10.0.0.1/8"),
     ],
 )
 def test_what_is_out_of_its_limits_is_refused(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,6 +70,15 @@ def test_a_node_says_where_it_stands_and_what_it_has(monkeypatch: pytest.MonkeyP
         AgentSettings()
 
 
+def test_networks_that_webhooks_may_go_to_are_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the API and of the part that sends, alike; none, where nobody says so."""
+    assert (WebhooksSettings().webhooks_allow, ApiSettings().webhooks_allow) == ((), ())
+    monkeypatch.setenv("MUSTER_WEBHOOKS_ALLOW", "10.0.0.0/8, fd00::/8,")
+    said = (ip_network("10.0.0.0/8"), ip_network("fd00::/8"))
+    assert (WebhooksSettings().webhooks_allow, ApiSettings().webhooks_allow) == (said, said)
+    assert (WebhooksSettings().nats_user, ApiSettings().nats_user) == ("reader", "gate")
+
+
 def test_settings_do_not_change() -> None:
     """They are values: read once, passed on."""
     with pytest.raises(ValidationError):
@@ -74,7 +87,7 @@ def test_settings_do_not_change() -> None:
 
 def test_every_setting_says_what_it_means() -> None:
     """Each has a description, a default, and its unit in its name."""
-    for settings in (ControlSettings, ApiSettings, AgentSettings):
+    for settings in (ControlSettings, ApiSettings, AgentSettings, WebhooksSettings):
         for name, field in settings.model_fields.items():
             assert not field.is_required(), name
             assert field.description or name == "nats_user", name

@@ -24,10 +24,10 @@ async def test_a_secret_signs_until_its_grace_is_over(sender: Sender) -> None:
         assert await endpoints.rotate(conn, "w1", NEW[0], now=now, until=now + timedelta(hours=1))
         assert not await endpoints.rotate(conn, "w1", NEW[0], now=now, until=now)
         assert await endpoints.rotate(conn, "w1", NEW[1], now=now, until=now + timedelta(hours=2))
-        assert await endpoints.secrets(conn, "w1", now) == [NEW[1], NEW[0], SECRET]
-        assert await endpoints.secrets(conn, "w1", now + timedelta(hours=1)) == [NEW[1], NEW[0]]
+        assert (await endpoints.secrets(conn, {"w1"}, now))["w1"] == [NEW[1], NEW[0], SECRET]
+        assert (await endpoints.secrets(conn, {"w1"}, now + timedelta(hours=1)))["w1"] == [NEW[1], NEW[0]]
         await endpoints.forget_secrets(conn, now + timedelta(hours=2))
-        assert await endpoints.secrets(conn, "w1", now) == [NEW[1]]
+        assert (await endpoints.secrets(conn, {"w1"}, now))["w1"] == [NEW[1]]
 
 
 async def test_only_so_many_secrets_sign(sender: Sender) -> None:
@@ -37,4 +37,4 @@ async def test_only_so_many_secrets_sign(sender: Sender) -> None:
     async with sender.pool.acquire() as conn:
         for secret in NEW:
             await endpoints.rotate(conn, "w1", secret, now=now, until=now + timedelta(hours=1))
-        assert await endpoints.secrets(conn, "w1", now) == NEW[:0:-1]
+        assert (await endpoints.secrets(conn, {"w1"}, now))["w1"] == NEW[:0:-1]

@@ -165,10 +165,11 @@ def strolled(seed: int, steps: int = 150) -> Bank:
 def test_long_walks_come_to_rest_with_all_settled() -> None:
     """And hold what the laws are about: all kinds of entries, refusals, appends that were beaten."""
     kinds: Counter[str] = Counter()
-    conflicts = 0
+    conflicts = months = 0
     for seed in range(12):
         bank = strolled(seed)
         kinds += bank.tally.kinds
+        months += bool(bank.tally.month)
         conflicts += bank.conflicts
         assert audit(bank.records) == []
 
@@ -183,7 +184,10 @@ def test_long_walks_come_to_rest_with_all_settled() -> None:
         "UsageRecorded",
         "UsageUncovered",
     }
+    rare = {"CreditsRunningOut", "AccountClosed"}
     assert {kind: kinds[kind] for kind in often if kinds[kind] < 10} == {}
+    assert {kind: kinds[kind] for kind in rare if kinds[kind] < 2} == {}
+    assert months > 2
     assert conflicts > 20
 
 

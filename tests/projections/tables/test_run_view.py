@@ -29,15 +29,16 @@ BEFORE: list[Event] = [
 STOPPING = RunStopping(**OF, run_id=RUN, cause=StopCause.PREEMPTED)
 
 
-def saved(epoch: NodeEpoch = EPOCH) -> CheckpointSaved:
+def saved(epoch: NodeEpoch = EPOCH, *, number: int = 4) -> CheckpointSaved:
     """The run's progress is safe."""
-    return CheckpointSaved(at=BEGIN, node_id=NodeId("n1"), node_epoch=epoch, run_id=RUN, number=4)
+    return CheckpointSaved(at=BEGIN, node_id=NodeId("n1"), node_epoch=epoch, run_id=RUN, number=number)
 
 
 CASES: list[tuple[Iterable[Event], float | None]] = [  # 3 GPUs; a record every 7 ms, the start at 42
     ([], None),
     ([STOPPING], 3 * 0.014),
     ([saved(), STOPPING], 3 * 0.007),
+    ([saved(), saved(), saved(number=3), STOPPING], 3 * 0.021),  # the others are no later saves
     ([saved(NodeEpoch(7)), STOPPING], 3 * 0.021),  # of another life of the node
     ([STOPPING, saved()], 0.0),  # while it stopped
     ([RunStopping(**OF, run_id=RUN, cause=StopCause.CANCEL)], None),

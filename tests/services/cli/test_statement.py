@@ -79,7 +79,7 @@ def test_a_charge_of_nothing_is_told_and_what_has_no_amount_is_not(network: Netw
     """A run that was waived whole is committed with 0."""
     waived = entry(1, "committed", 0, 5, run_id="j1-1")
     network.answers.append(page(waived, entry(2, "refused", 0, 5, cause="not_covered", reason="has 5")))
-    head, first, second, *_ = invoke(network).splitlines()
+    _, first, second, *_ = invoke(network).splitlines()
     assert (first.split()[3:5], second.split()[3:5]) == (["committed", "(0)"], ["refused", "0.000005"])
 
 

@@ -47,6 +47,7 @@ def a_world() -> Purse:
     world.round()
     world.grant(CREDIT, key="g")
     world.adjust(CREDIT, key="r", refunds=1, refunds_entry=1, refunds_micro=CREDIT // 2)
+    world.adjust(1, key="s", refunds=1, refunds_entry=1, refunds_micro=CREDIT)
     return world
 
 
@@ -233,7 +234,7 @@ def made_up(world: Purse) -> dict[str, Event]:
             **ids, ask_id=AskId("ar"), amount_micro=CREDIT, cause=AdjustCause.REFUND, of_entry=1
         ),
         "refund of another commit": CreditAdjusted(
-            **ids, ask_id=AskId("ar"), amount_micro=CREDIT, cause=AdjustCause.REFUND, of_entry=2
+            **ids, ask_id=AskId("as"), amount_micro=1, cause=AdjustCause.REFUND, of_entry=2
         ),
         "no month": PeriodClosed(at=world.at, month="2026-13"),
     }

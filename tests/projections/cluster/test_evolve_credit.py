@@ -160,6 +160,31 @@ def test_nothing_of_a_run_that_was_placed_comes_back_before_it_is_paid_for() -> 
     assert state(world.cluster) == before
 
 
+@pytest.mark.parametrize("again", ["commit", "use", "uncovered"])
+def test_nothing_is_said_of_what_is_paid_for_but_that_the_rest_comes_back(again: str) -> None:
+    """Between its commit and its refund, which stand in one append."""
+    world, decided = next_round()
+    at = next(n for n, e in enumerate(decided) if isinstance(e, CreditCommitted) and e.run_id == "early-1")
+    world.add(*decided[: at + 1])
+    commit, used = decided[at], next(e for e in reversed(decided[:at]) if isinstance(e, UsageRecorded))
+    uncovered = next(e for e in decided if isinstance(e, UsageUncovered))
+    assert isinstance(commit, CreditCommitted)
+    assert used.run_id == commit.run_id
+    entry, of = world.book().entry + 1, {"run_id": commit.run_id, "job_id": commit.job_id}
+    before = state(world.cluster)
+    match again:
+        case "commit":
+            world.add(replace(commit, entry=entry, amount_micro=0))
+        case "use":
+            number = world.bill(commit.job_id).records + 1
+            world.add(replace(used, entry=entry, usage_id=f"{commit.run_id}-{number}"))
+        case _:
+            world.add(replace(uncovered, entry=entry, reservation=commit.reservation, **of))
+
+    assert world.cluster.unread
+    assert state(world.cluster) == before
+
+
 def made_up(world: Purse) -> dict[str, Event]:
     """Entries that somebody made up about what is there."""
     ids: dict[str, Any] = {"at": world.at, "account": A, "entry": world.book().entry + 1}

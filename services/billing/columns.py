@@ -18,18 +18,19 @@ COST: Final = 24  # places: of a quantity, a price and a rate, multiplied
 PRICE: Final = 15  # of a price and a rate
 CREDITS: Final = 6
 QUANTITY: Final = 9
+TAG_PREFIX: Final = "muster/"
 
 Value = str | int | datetime | Exact | None
 
 
 class Kind(StrEnum):
-    """What a column holds, as FOCUS calls it."""
+    """What a column holds, as the metadata of FOCUS call it."""
 
-    STRING = "String"
-    DECIMAL = "Decimal"
-    DATE_TIME = "Date/Time"
+    STRING = "STRING"
+    DECIMAL = "DECIMAL"
+    DATE_TIME = "DATETIME"
     JSON = "JSON"
-    INTEGER = "Integer"
+    INTEGER = "INTEGER"
 
 
 class Column(NamedTuple):
@@ -137,6 +138,8 @@ def _described(column: Column) -> dict[str, Any]:
     told: dict[str, Any] = {"ColumnName": column.name, "DataType": column.kind.value}
     if column.kind is Kind.DECIMAL:
         told |= {"NumericPrecision": PRECISION, "NumberScale": column.places}
-    elif column.kind is not Kind.DATE_TIME:
-        told |= {"StringEncoding": "UTF-8"} if column.kind is not Kind.INTEGER else {}
+    elif column.kind is Kind.STRING:
+        told["StringEncoding"] = "UTF-8"
+    elif column.name == "Tags":
+        told["ProviderTagPrefixes"] = [TAG_PREFIX]
     return told

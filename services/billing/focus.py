@@ -11,12 +11,13 @@ import msgspec
 
 from projections.cluster.credit.price import HOUR_US, half_even
 from projections.tables.charges import Charge, ChargeKind
-from services.billing.columns import CREDITS, NAMES, QUANTITY, Value
+from services.billing.columns import CREDITS, NAMES, QUANTITY, TAG_PREFIX, Value
 from services.billing.exact import ZERO, Exact
 from services.billing.month import Month
 
 NO_CURRENCY: Final = "X" * 3  # ISO 4217: no currency is involved
 CREDIT: Final = "Credit"  # the virtual currency, and the unit that it is bought in
+UNNAMED: Final = "gpu"  # a type without a name: FOCUS knows no empty text
 NANO: Final = 9  # places of a price
 SECOND: Final = timedelta(seconds=1)
 DAY: Final = timedelta(days=1)
@@ -116,7 +117,8 @@ def _usage(charge: Charge, sheet: Sheet) -> dict[str, Value]:
     quantity = Exact(half_even(charge.gpu_us * 10**QUANTITY, HOUR_US), QUANTITY)
     amount = Exact(charge.amount_micro, CREDITS)
     listed = quantity.times(price).times(sheet.rate)
-    what = f"{'Correction of' if charge.corrects else 'Use of'} {charge.gpu_type} GPUs by run {charge.run_id}"
+    gpu_type = charge.gpu_type or UNNAMED
+    what = f"{'Correction of' if charge.corrects else 'Use of'} {gpu_type} GPUs by run {charge.run_id}"
     return {
         "BilledCost": ZERO,  # paid in credits
         "ChargeCategory": "Usage",
@@ -136,10 +138,10 @@ def _usage(charge: Charge, sheet: Sheet) -> dict[str, Value]:
         "PricingCurrencyListUnitPrice": price,
         "PricingQuantity": quantity,
         "PricingUnit": "GPU-Hours",
-        "SkuId": charge.gpu_type,
+        "SkuId": gpu_type,
         "SkuMeter": "GPU time",
-        "SkuPriceDetails": _json({"GpuCount": 1, "x_GpuType": charge.gpu_type}),
-        "SkuPriceId": f"{charge.gpu_type}@{price}",
+        "SkuPriceDetails": _json({"GpuCount": 1, "x_GpuType": gpu_type}),
+        "SkuPriceId": f"{gpu_type}@{price}",
     }
 
 
@@ -207,8 +209,8 @@ def _refund(charge: Charge, sheet: Sheet) -> dict[str, Value]:
 
 
 def _tags(charge: Charge) -> str:
-    tags = {"muster/account": charge.account, "muster/job": charge.job_id, "muster/team": charge.team}
-    return _json({name: value for name, value in tags.items() if value})
+    tags = {"account": charge.account, "job": charge.job_id, "team": charge.team}
+    return _json({f"{TAG_PREFIX}{name}": value for name, value in tags.items() if value})
 
 
 def _json(value: dict[str, Any]) -> str:

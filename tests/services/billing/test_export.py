@@ -65,6 +65,12 @@ def test_the_document_says_version_columns_and_month() -> None:
     told = json.loads(document(CLOSED, SOLD, ALL))
     assert told["Schema"]["FocusVersion"] == "1.2"
     assert [column["ColumnName"] for column in told["Schema"]["ColumnDefinition"]] == list(NAMES)
+    assert told["Schema"]["ColumnDefinition"][0] == {
+        "ColumnName": "BilledCost", "DataType": "DECIMAL", "NumericPrecision": 38, "NumberScale": 24,
+    }  # fmt: skip
+    assert {"ColumnName": "Tags", "DataType": "JSON", "ProviderTagPrefixes": ["muster/"]} in told["Schema"][
+        "ColumnDefinition"
+    ]
     assert told["x_Dataset"]["Closed"] is True
     assert (told["x_Dataset"]["ThroughPosition"], told["x_Dataset"]["RatePerCredit"]) == (700, "0.4")
     assert document(CLOSED, SOLD, ALL) == document(CLOSED, SOLD, ALL)

@@ -123,3 +123,9 @@ def test_every_row_has_every_column_that_may_not_be_null() -> None:
                 if value is None and not column.nullable
             ]
             assert missing == []
+
+
+def test_gpus_of_no_named_type_have_a_name_all_the_same() -> None:
+    """FOCUS knows no empty text, and every use has a SKU."""
+    found = shown(used(gpu_type=""))
+    assert (found["SkuId"], found["SkuPriceId"]) == ("gpu", "gpu@2.5")

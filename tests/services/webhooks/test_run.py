@@ -6,20 +6,23 @@ from datetime import timedelta
 
 import structlog.testing
 
-from events.base import Position
+from events.base import Position, Recorded, sequence_of
+from events.head import LogFounded
+from events.log.memory import MemoryLog
+from events.log.port import Unknown
 from projections.tables.rebuild import rebuild
 from runtime.fault import Fault
 from services.main.parts import first_of, sending
 from services.webhooks import endpoints, reached
 from services.webhooks.deliveries import AT_ONCE_MAX, LEASE_S
 from services.webhooks.post import Post
-from services.webhooks.run import Webhooks
+from services.webhooks.run import AGAIN_S, Webhooks
 from services.webhooks.schedule import ATTEMPTS_MAX, DELAYS_S
 from services.webhooks.wanted import Wanted
 from tests.fixtures.waiting import until
 from tests.services.webhooks.conftest import founded
 from tests.services.webhooks.receiver import Receiver
-from tests.services.webhooks.sending import SECRET, Sender
+from tests.services.webhooks.sending import SECRET, Sender, eventually
 
 
 async def test_what_an_endpoint_wants_is_delivered_once(sender: Sender, receiver: Receiver) -> None:
@@ -255,3 +258,40 @@ async def test_a_database_that_ends_its_sessions_is_waited_for(sender: Sender, r
         sender.clock.advance(LEASE_S)
         await until(lambda: set(sent) <= set(receiver.ids))
         assert not task.done()
+
+
+class ShyLog(MemoryLog):
+    """A log that gives no single record but its first while it is told so: its server is being restarted."""
+
+    shy = False
+
+    async def read(self, position: Position) -> Recorded | None:
+        """See `port.Reader`."""
+        if self.shy and sequence_of(position) > 1:
+            raise Unknown("The log did not give a record.", code="log_away")
+        return await super().read(position)
+
+
+async def test_an_event_that_the_log_does_not_give_is_sent_later(sender: Sender, receiver: Receiver) -> None:
+    """However often that happens, it uses up no attempt."""
+    log = ShyLog("main", sender.clock.now)
+    await log.append([LogFounded(at=sender.clock.now(), log_id="log-1", cell="main")], after=await log.end())
+    shy = Sender(log, sender.pool, sender.clock)
+    await shy.endpoint(receiver.url)
+    await shy.submit()
+    log.shy = True
+    async with shy.running():
+        for _ in range(3):
+            await eventually(lambda: put_back(shy), what="an attempt that came to nothing")
+            sender.clock.advance(AGAIN_S)
+        log.shy = False
+        sender.clock.advance(AGAIN_S)
+        await shy.settled(1)
+    (delivery,) = await shy.deliveries()
+    assert delivery.attempts == len(receiver.received) == 1
+
+
+async def put_back(sender: Sender) -> bool:
+    """Whether the only delivery waits for a later time, and no attempt counts."""
+    found = await sender.deliveries()
+    return [(one.attempts, one.next_try > sender.clock.now(), one.claimed_until) for one in found] == [(0, True, None)]

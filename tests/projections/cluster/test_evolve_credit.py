@@ -223,7 +223,8 @@ def made_up(world: Purse) -> dict[str, Event]:
             **ids, **of_waits, amount_micro=1, cause=RefundCause.TRIMMED
         ),
         "uncovered of a run that goes on": UsageUncovered(**ids, **of, amount_micro=1, bearer=Bearer.ACCOUNT),
-        "reserved again": replace(reserved, entry=ids["entry"]),
+        "reserved for a job that runs": replace(reserved, entry=ids["entry"]),
+        "reserved twice": replace(reserved, entry=ids["entry"], job_id=waits.job_id, run_id=waits.run_id),
         "reserved for a job that nobody knows": replace(reserved, entry=ids["entry"], job_id=JobId("x")),
         "reserved for another attempt": replace(
             reserved, entry=ids["entry"], job_id=waits.job_id, run_id=RunId("waits-7")
@@ -277,14 +278,14 @@ def test_what_is_made_up_changes_nothing(name: str) -> None:
     assert state(world.cluster) == before
 
 
-@pytest.mark.parametrize("why", ["asked", "owed"])
-def test_an_account_is_not_closed_while_it_is_asked_or_owes(why: str) -> None:
-    """Nothing is reserved on it."""
+@pytest.mark.parametrize("why", ["asked", "owed", "reservations"])
+def test_an_account_is_not_closed_while_something_is_open(why: str) -> None:
+    """An ask, a debt, or a reservation, be it of nothing."""
     world = Purse(granted=0)
     if why == "asked":
         world.grant(CREDIT)
     else:
-        world.cluster.credits.books[A] = replace(world.book(), owed=1)
+        world.cluster.credits.books[A] = replace(world.book(), **{why: 1})
     world.add(AccountClosed(at=world.at, account=A, entry=1))
 
     assert world.cluster.unread

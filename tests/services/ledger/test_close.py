@@ -9,6 +9,7 @@ from events.job import StopCause
 from events.node import EndReason
 from events.period import PeriodClosed
 from events.policy import Bearer, Waived
+from projections.cluster.snapshot import dump, load
 from services.ledger import close, settle
 from services.ledger.close import next_month
 from tests.clusters import names
@@ -77,6 +78,9 @@ def test_an_account_that_is_closed_stays_so_whatever_a_document_says() -> None:
     world.accounts(Account(name=A, queues=(TeamId("t"),)))
 
     assert world.cluster.credits.payers.by_name[A].closed
+    saved = load(dump(world.cluster), log_id="test")
+    assert saved is not None
+    assert saved.credits.payers.by_name[A].closed
     assert world.round() == []
     assert not world.cluster.unread
 

@@ -87,7 +87,7 @@ def market_of(cluster: Cluster) -> Market:
         prices=cluster.credits.prices,
         prices_position=cluster.credits.prices_position,
         tree=cluster.tree,
-        gpu_types=frozenset(kind.gpu_type for kind in cluster.sizes if kind.gpu_type),
+        gpu_types=frozenset(kind.gpu_type for kind in cluster.sizes if kind.size),
         policy=cluster.policy,
     )
 

@@ -14,6 +14,7 @@ from arro3.io import read_parquet
 from events.base import AccountId, JobId, Position, RunId, TeamId
 from events.credit import UsageRecorded
 from events.period import PeriodClosed
+from runtime.postgres import create_pool
 from services.api.exports import PAGE
 from services.billing.focus import NO_CURRENCY
 from tests.services.api.cell import CLOCK, Cell
@@ -200,3 +201,13 @@ async def test_exports_at_once_are_bounded(cell: Cell) -> None:
     assert {response.status_code for response in found} <= {200, 503}
     assert all(response.json()["code"] == "busy" for response in found if response.status_code == 503)
     assert (await exported(cell)).status_code == 200
+
+
+async def test_events_that_the_tables_do_not_know_are_not_sent(cell: Cell, postgres_dsn: str) -> None:
+    """A log that was put back, or another one: what is at a position is not what was recorded there."""
+    await written(cell, 1)
+    pool = await create_pool(postgres_dsn, name="test")
+    await pool.execute("UPDATE live.usage_record SET event_id = 'another'")
+    await pool.close()
+    with pytest.raises(httpx.RemoteProtocolError):
+        await cell.http.get(PATH, params=MARCH | {"format": "openmeter"})

@@ -1,5 +1,6 @@
 """Formats of exports: the same bytes however charges come, and a document that says what they are."""
 
+import hashlib
 import io
 import json
 
@@ -21,6 +22,14 @@ from tests.services.billing.focus_check import MANDATORY
 CLOSED = Period(NOVEMBER, Position(700), closed=True)
 ALL: dict[str, str | None] = {"Account": None, "Team": None}
 MADE = [made for made in Format if made not in {Format.FOCUS_METADATA, Format.OPENMETER}]
+
+
+PINNED = {  # of fifty charges
+    Format.FOCUS_CSV: "96fdbe354c73d285cd7097a006b992f959e3072b15830ddfae1e70fcd111a168",
+    Format.FOCUS_PARQUET: "24cc0c459a2d46dde2429bcf305daddbce9c2cd503bb104855a1372fb5751fab",
+    Format.LAGO: "9b52b6cb831d165dbdcf9999e9e6fcc622e13a0fcf674968c99e9b6e05763c79",
+    Format.STRIPE: "338f1dad9eeeaf51cc4705e68a65ea7c4b3e08a7420af6c0afc5154d571c8aae",
+}
 
 
 def many(number: int) -> list[Charge]:
@@ -95,3 +104,9 @@ def test_what_is_not_made_of_charges_is_no_file(made: Format) -> None:
     """Whoever asks has mistaken it."""
     with pytest.raises(AssertionError):
         file_of(made, CLOSED, SOLD, ALL)
+
+
+@pytest.mark.parametrize("made", MADE)
+def test_bytes_of_earlier_versions_are_those_of_this_one(made: Format) -> None:
+    """Months that were exported years ago are asked for again. Bytes that must change come with a new `SCHEMA_ID`."""
+    assert hashlib.sha256(written(made, many(50), 7)).hexdigest() == PINNED[made]

@@ -1,6 +1,7 @@
 """The one way to put a bill or a book into the cluster: each change keeps the indexes that deciders look through."""
 
 from datetime import datetime, timedelta
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -10,6 +11,8 @@ from projections.cluster.credit.meter import next_hour
 from projections.cluster.credit.state import Cover
 from projections.cluster.job import OrderKey
 from projections.cluster.state import Cluster
+
+WORK_PART: Final = 10
 
 
 def put_bill(cluster: Cluster, bill: Bill) -> None:
@@ -60,7 +63,9 @@ def stop_key(bill: Bill) -> OrderKey | None:
     """When its run would have to be told to stop, so that it ends within what is reserved; None: it ends before by itself."""
     if not bill.renews or bill.covered_until is None:
         return None
-    return _key(bill, bill.covered_until - timedelta(seconds=bill.grace_s))
+    # A tenth of what is covered is for its work: one whose grace is longer would be stopped as it starts, and start again.
+    grace_s = min(bill.grace_s, bill.covers_s - (bill.covers_s + WORK_PART - 1) // WORK_PART)
+    return _key(bill, bill.covered_until - timedelta(seconds=grace_s))
 
 
 def _cover(bill: Bill) -> Cover:

@@ -151,7 +151,7 @@ async def rotate(endpoint_id: str, here: InHere, body: schemas.RotateBody | None
     secret, now = _secret(asked.secret), here.clock.now()
     until = now + timedelta(seconds=asked.grace_s)
     async with kept(here) as conn:
-        await _found(conn, endpoint_id)
+        await _found(conn, endpoint_id, lock=True)
         made = await endpoints.rotate(conn, endpoint_id, secret, now=now, until=until)
     return schemas.Rotated(endpoint_id=endpoint_id, secret=spell_secret(secret), until=until, repeated=not made)
 
@@ -228,7 +228,7 @@ async def _found(conn: Connection, endpoint_id: str, *, lock: bool = False) -> E
 
 
 async def _enabled(conn: Connection, endpoint_id: str) -> Endpoint:
-    found = await _found(conn, endpoint_id)
+    found = await _found(conn, endpoint_id, lock=True)
     if not found.enabled:
         hint = f"muster webhooks enable {endpoint_id}"
         raise _refused("conflict", f"{endpoint_id} is stopped ({found.stopped})", HTTPStatus.CONFLICT, hint)

@@ -84,7 +84,7 @@ COUNTS: Final = "SELECT state, count(*) FROM webhooks.delivery WHERE endpoint_id
 FORGET: Final = """
 DELETE FROM webhooks.delivery d USING (
     SELECT endpoint_id, webhook_id FROM webhooks.delivery WHERE state <> 'waiting' AND last_at < $1 LIMIT $2
-) old WHERE d.endpoint_id = old.endpoint_id AND d.webhook_id = old.webhook_id
+) old WHERE d.endpoint_id = old.endpoint_id AND d.webhook_id = old.webhook_id RETURNING 1
 """
 OVERFULL: Final = """
 SELECT endpoint_id FROM webhooks.endpoint e WHERE enabled AND (
@@ -199,9 +199,9 @@ async def counts(db: Pool | Connection, endpoint_id: str) -> dict[State, int]:
     return {state: found.get(state, 0) for state in State}
 
 
-async def forget(conn: Connection, before: datetime, most: int) -> None:
-    """Deliveries that ended before that are gone, `most` of them at once."""
-    await conn.execute(FORGET, before, most)
+async def forget(conn: Connection, before: datetime, most: int) -> int:
+    """How many deliveries that ended before that are gone now: at most so many."""
+    return len(await conn.fetch(FORGET, before, most))
 
 
 async def overfull(conn: Connection, waiting_max: int) -> list[str]:

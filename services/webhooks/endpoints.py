@@ -16,7 +16,8 @@ ENDPOINTS_MAX: Final = 1_000
 SECRETS_MAX: Final = 5  # that sign at once: of several rotations in one grace
 
 ALL: Final = "SELECT * FROM webhooks.endpoint ORDER BY created_at, endpoint_id"
-ENABLED: Final = "SELECT * FROM webhooks.endpoint WHERE enabled ORDER BY endpoint_id"
+# None of them can be removed until the transaction ends: deliveries are about to be put down for them.
+ENABLED: Final = "SELECT * FROM webhooks.endpoint WHERE enabled ORDER BY endpoint_id FOR KEY SHARE"
 ONE: Final = "SELECT * FROM webhooks.endpoint WHERE endpoint_id = $1"
 ONE_LOCKED: Final = "SELECT * FROM webhooks.endpoint WHERE endpoint_id = $1 FOR NO KEY UPDATE"
 SOME_ENABLED: Final = "SELECT EXISTS (SELECT FROM webhooks.endpoint WHERE enabled)"
@@ -89,9 +90,9 @@ async def endpoints(db: Pool | Connection) -> list[Endpoint]:
     return [_endpoint(record) for record in await db.fetch(ALL)]
 
 
-async def enabled(db: Pool | Connection) -> list[Endpoint]:
-    """Those that get events now."""
-    return [_endpoint(record) for record in await db.fetch(ENABLED)]
+async def enabled(conn: Connection) -> list[Endpoint]:
+    """Those that get events now; they stay until the caller's transaction ends."""
+    return [_endpoint(record) for record in await conn.fetch(ENABLED)]
 
 
 async def some_enabled(db: Pool | Connection) -> bool:

@@ -48,15 +48,7 @@ class Webhooks:
     While no endpoint is enabled it asks PostgreSQL now and then whether there is one, and does nothing else.
     """
 
-    def __init__(
-        self,
-        log: Reader,
-        pool: Pool,
-        post: Post,
-        clock: Clock,
-        *,
-        kept: timedelta,
-    ) -> None:
+    def __init__(self, log: Reader, pool: Pool, post: Post, clock: Clock, *, kept: timedelta) -> None:
         self._log = log
         self._pool = pool
         self._post = post
@@ -208,12 +200,12 @@ class Webhooks:
         """What is old is gone, and endpoints that nobody takes anything from are disabled."""
         now = self._clock.now()
         async with self._pool.acquire() as conn:
-            await deliveries.forget(conn, now - self._kept, FORGET_MAX)
+            forgotten = await deliveries.forget(conn, now - self._kept, FORGET_MAX)
             await endpoints.forget_secrets(conn, now)
             for endpoint_id in await deliveries.overfull(conn, WAITING_MAX):
                 await endpoints.stop(conn, endpoint_id, "backlog")
                 logger.warning("webhook_backlog", endpoint_id=endpoint_id, waiting=WAITING_MAX)
-        return False
+        return forgotten == FORGET_MAX
 
 
 def _names(claimed: Claimed) -> dict[str, object]:

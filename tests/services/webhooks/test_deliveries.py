@@ -68,10 +68,10 @@ async def test_what_has_ended_is_forgotten_and_what_waits_is_not(sender: Sender)
     held = await sender.claim()
     async with sender.pool.acquire() as conn:
         await deliveries.note(conn, held[0], Answer(204), DELIVERED, sender.clock.now())
-        await deliveries.forget(conn, sender.clock.now(), 10)
+        assert await deliveries.forget(conn, sender.clock.now(), 10) == 0
         assert await sender.states() == {"delivered": 1, "waiting": 1}
         sender.clock.advance(1)
-        await deliveries.forget(conn, sender.clock.now(), 10)
+        assert await deliveries.forget(conn, sender.clock.now(), 10) == 1
     assert await sender.states() == {"waiting": 1}
 
 

@@ -1,9 +1,11 @@
 """How far deliveries reach: every wanted event put down once, for endpoints of every age."""
 
+import asyncio
+
 from events.base import Position
 from services.webhooks import endpoints, reached
 from services.webhooks.reached import Reached
-from tests.services.webhooks.sending import Sender
+from tests.services.webhooks.sending import Sender, eventually
 
 URL = "https://hooks.example/"
 
@@ -51,3 +53,27 @@ async def test_what_came_while_nobody_wanted_anything_is_left_out(sender: Sender
         await sender.submit(5)
         await sender.endpoint(URL, name="w2")
         assert await reached.begin(conn, sender.log) == Reached("log-1", Position(there.position + 7))
+
+
+async def test_an_endpoint_that_is_being_removed_stops_nobody(sender: Sender) -> None:
+    """A stretch that comes meanwhile waits for that, and is put down for the others."""
+    await sender.endpoint(URL)
+    await sender.endpoint(URL, name="w2")
+    await sender.submit()
+    async with sender.pool.acquire() as conn:
+        there = await reached.begin(conn, sender.log)
+        assert there is not None
+        async with sender.pool.acquire() as other, other.transaction():
+            assert await endpoints.remove(other, "w1")
+            stretch = sender.log.stretch(there.position)
+            taking = asyncio.create_task(reached.take(conn, there, stretch, sender.clock.now()))
+            await eventually(lambda: _waits(sender), what="a wait for the removal")
+            assert not taking.done()
+        assert await taking is not None
+    assert (await sender.deliveries(), len(await sender.deliveries("w2"))) == ([], 1)
+
+
+async def _waits(sender: Sender) -> bool:
+    """Whether a session waits for another."""
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    return bool(await sender.pool.fetchval(waiting))

@@ -13,7 +13,7 @@ from projections.cluster.state import NO_POLICY
 from tests.histories import History, history
 
 FOR_OTHERS: Final = (StopCause.PREEMPTED, StopCause.CONSOLIDATED)
-SEEDS: Final = range(1, 81, 2)  # those that begin crowded
+SEEDS: Final = range(1, 121, 2)  # those that begin crowded
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ BENCHES: Final = {
     "fragment": "whole nodes that a day of arrivals and departures leaves, by placement policy",
     "waits": "waits of large gangs with and without promises, in virtual time",
     "project": "the log into the tables: live, rebuild, verify",
+    "credits": "reservations and settlements through the log, a long statement, reconciling",
     "burst": "end to end as events: a burst, the whole life of short jobs, the idle latency",
     "agent": "short jobs as real processes through one agent",
     "real": "short jobs as real processes through a whole cluster",

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from events.base import AccountId, AskId, Position, Recorded
-from events.credit import AskRefused, CreditAdjusted, CreditEvent, CreditGranted
+from events.credit import AccountClosed, AskRefused, CreditAdjusted, CreditEvent, CreditGranted
 from events.teller import AdjustmentAsked, GrantAsked, TellerEvent
 from projections.tables.account_view import AccountRow
 from projections.tables.rows import Rows, text
@@ -24,6 +24,7 @@ ON CONFLICT (ask_id) DO UPDATE SET
     state = excluded.state, code = excluded.code, message = excluded.message, entry = excluded.entry,
     position = excluded.position
 """
+OPEN: Final = "SELECT ask_id FROM ask_view WHERE account = ANY($1) AND state = 'asked'"
 ONE: Final = """
 SELECT ask_id, account, kind, amount_micro, state, code, message, entry, by, reason, asked_at, position
 FROM live.ask_view WHERE ask_id = $1
@@ -79,6 +80,12 @@ def keys(records: Iterable[Recorded]) -> Iterator[AskId]:
             yield AskId(ask_id)
 
 
+async def left_open(conn: Connection, records: Iterable[Recorded]) -> list[AskId]:
+    """The asks that no entry answers any more, if these records close their accounts."""
+    closed = {recorded.event.account for recorded in records if isinstance(recorded.event, AccountClosed)}
+    return [record[0] for record in await conn.fetch(OPEN, sorted(closed))] if closed else []
+
+
 def fold(asks: Rows[AskId, AskRow], event: TellerEvent, recorded: Recorded, account: AccountRow | None) -> None:
     """It was asked, of the account as it is then. One that is closed by then has no more entries, so this says no."""
     if asks.get(event.ask_id) is not None or not isinstance(event, GrantAsked | AdjustmentAsked):
@@ -97,10 +104,24 @@ def fold(asks: Rows[AskId, AskRow], event: TellerEvent, recorded: Recorded, acco
         asked_at=recorded.at,
         position=recorded.position,
     )
-    if account is None or account.closed:
-        row.state, row.code = AskState.REFUSED, "account_closed" if account is not None else "no_account"
-        row.message = "The account is closed." if account is not None else "There is no such account."
+    if account is None:
+        row.state, row.code, row.message = AskState.REFUSED, "no_account", "There is no such account."
+    elif account.closed:
+        _too_late(row)
     asks.put(row)
+
+
+def _too_late(row: AskRow) -> None:
+    row.state, row.code, row.message = AskState.REFUSED, "account_closed", "The account is closed."
+
+
+def close(asks: Rows[AskId, AskRow], event: AccountClosed, recorded: Recorded) -> None:
+    """What was asked while the closing was decided has no answer, and never will: this says no."""
+    for row in asks.kept():
+        if row.account == event.account and row.state == AskState.ASKED:
+            _too_late(row)
+            row.position = recorded.position
+            asks.put(row)
 
 
 def answer(asks: Rows[AskId, AskRow], event: CreditEvent, recorded: Recorded) -> AskRow | None:

@@ -5,7 +5,7 @@ from typing import Final
 from events.accounts import AccountsSet
 from events.base import CREDIT, PERIOD, TELLER, Recorded, Stretch, Unreadable, spelled
 from events.codec import family_of, type_of
-from events.credit import CreditEvent
+from events.credit import AccountClosed, CreditEvent
 from events.period import PeriodClosed
 from events.teller import TellerEvent
 from projections.tables import account_view, ask_view, bill_view, credit_entry, period_view, usage_record
@@ -36,7 +36,7 @@ class Ledger:
         if any(isinstance(recorded.event, AccountsSet) for recorded in records):
             await self._accounts.load(conn, await account_view.listed(conn))
         await self._bills.load(conn, bill_view.keys(records))
-        await self._asks.load(conn, ask_view.keys(records))
+        await self._asks.load(conn, [*ask_view.keys(records), *await ask_view.left_open(conn, records)])
         await self._periods.load(conn, period_view.keys(records))
 
     def fold(self, recorded: Recorded) -> None:
@@ -62,6 +62,8 @@ class Ledger:
         settled = bill is not None and bill.position == recorded.position and bill.state == bill_view.BillState.SETTLED
         account_view.enter(self._accounts, account, event, recorded, settled=settled)
         ask = ask_view.answer(self._asks, event, recorded)
+        if isinstance(event, AccountClosed):
+            ask_view.close(self._asks, event, recorded)
         credit_entry.fold(self._entries, event, recorded, credit_entry.Beside(account.balance_micro, bill, ask))
         usage_record.fold(self._usage, event, recorded)
 

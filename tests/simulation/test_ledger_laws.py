@@ -64,11 +64,17 @@ class Ledger(RuleBasedStateMachine):
             self.wait(seconds)
             at_once(self.bank.round())
 
-    @rule(which=WHICH, code=st.sampled_from((0, 0, 0, 1)), ends=st.booleans())
-    def round_while_something_happens(self, which: int, code: int, ends: bool) -> None:
-        """A fact lands between the decision and its commit."""
+    @rule(which=WHICH, code=st.sampled_from((0, 0, 0, 1)), what=st.sampled_from(("end", "start", "grant", "accounts")))
+    def round_while_something_happens(self, which: int, code: int, what: str) -> None:
+        """A fact, or what an operator says, lands between the decision and its commit."""
         bank = self.bank
-        at_once(bank.round("", lambda: bank.end_all(which, code) if ends else bank.start_all(which)))
+        happens = {
+            "end": lambda: bank.end_all(which, code),
+            "start": lambda: bank.start_all(which),
+            "grant": lambda: bank.grant(which, CREDIT),
+            "accounts": lambda: bank.set_accounts(which),
+        }
+        at_once(bank.round("", happens[what]))
 
     @rule(name=NAME, kind=st.sampled_from(("lead", "race", "lose", "arrive", "save", "crash")))
     def disturb(self, name: str, kind: str) -> None:

@@ -29,6 +29,7 @@ from projections.cluster.credit.state import Entry
 from projections.cluster.snapshot import dump, load
 from projections.cluster.state import Cluster
 from services.control.round import decide_all
+from tests.clusters import names
 from tests.purses import CREDIT, A, Purse
 
 B = AccountId("b")
@@ -278,18 +279,31 @@ def test_what_is_made_up_changes_nothing(name: str) -> None:
     assert state(world.cluster) == before
 
 
-@pytest.mark.parametrize("why", ["asked", "owed", "reservations"])
+@pytest.mark.parametrize("why", ["owed", "reservations"])
 def test_an_account_is_not_closed_while_something_is_open(why: str) -> None:
-    """An ask, a debt, or a reservation, be it of nothing."""
+    """A debt, or a reservation, be it of nothing."""
     world = Purse(granted=0)
-    if why == "asked":
-        world.grant(CREDIT)
-    else:
-        world.cluster.credits.books[A] = replace(world.book(), **{why: 1})
+    world.cluster.credits.books[A] = replace(world.book(), **{why: 1})
     world.add(AccountClosed(at=world.at, account=A, entry=1))
 
     assert world.cluster.unread
     assert not world.book().closed
+
+
+def test_what_is_asked_while_the_closing_of_an_account_is_decided_comes_too_late() -> None:
+    """A gate fences no round: it is as what is asked afterwards, of this account and of no other, and deciding goes on."""
+    world = Purse(granted=0)
+    world.accounts(Account(name=A, queues=(TeamId("t"),), closed=True), Account(name=B))
+    decided = decide_all(world.cluster, world.tick())
+    world.grant(CREDIT)
+    world.grant(CREDIT, account=B)
+    world.add(*decided)
+
+    assert world.book().closed
+    assert {ask.account for ask in world.cluster.credits.asked.values()} == {B}
+    assert names(world.rounds()) == ["CreditGranted"]
+    assert (world.book().balance, world.book(B).balance) == (0, CREDIT)
+    world.assert_sound()
 
 
 def test_months_are_closed_in_order() -> None:

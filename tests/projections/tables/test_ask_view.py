@@ -52,3 +52,24 @@ async def test_what_is_asked_of_an_account_that_was_closed_meanwhile_is_refused(
     assert second is not None
     assert (first.state, first.code, first.entry) == ("refused", "account_closed", None)
     assert (second.state, second.code) == ("refused", "no_account")
+
+
+async def test_what_is_asked_while_the_closing_of_its_account_is_decided_is_refused(pool: Pool) -> None:
+    """It is in the log before the closing, which was decided without it; also where the tables were written in between."""
+    before, other = asked("k", 5), asked("l", 5, BLUE)
+    events = recorded([OPEN, before, other, closed(Purse())])
+    for stretches in ([events], [events[:3], events[3:]]):
+        async with pool.acquire() as conn, conn.transaction():
+            await fill(conn, schema.LIVE, stretches)
+            first, second = await ask_view.ask(conn, before.ask_id), await ask_view.ask(conn, other.ask_id)
+            await conn.execute("TRUNCATE live.ask_view, live.account_view, live.credit_entry")
+
+        assert first is not None
+        assert second is not None
+        assert (first.state, first.code, first.entry, first.position) == (
+            "refused",
+            "account_closed",
+            None,
+            events[3].position,
+        )
+        assert second.state == "asked"

@@ -4,8 +4,7 @@ from collections import Counter
 
 from hypothesis import given, settings
 
-from events.job import IMPOSSIBLE
-from projections.cluster.job import JobState
+from projections.cluster.job import WANT_NOTHING, JobState
 from projections.cluster.quota.claims import Claims, type_of
 from tests.histories import History, histories
 
@@ -36,7 +35,7 @@ def test_sums_are_what_live_jobs_add_up_to(grown: History) -> None:
     for job in cluster.jobs.values():
         waits = job.state is not JobState.PLACED and job.job_id not in cluster.earmarks
         later = job.not_before is not None and job.not_before > grown.at
-        if waits and not later and not cluster.tree.stopped(job.team) and not job.cancel and job.hold not in IMPOSSIBLE:
+        if waits and not later and not cluster.tree.stopped(job.team) and not job.cancel and job.hold not in WANT_NOTHING:
             wanted[cluster.tree.path(job.team)[0], type_of(cluster, job.shape.gpu_types)] += job.shape.gpus
 
     then = (claims.then.gpus, used)  # once what is decided has happened

@@ -35,7 +35,13 @@ def test_sums_are_what_live_jobs_add_up_to(grown: History) -> None:
     for job in cluster.jobs.values():
         waits = job.state is not JobState.PLACED and job.job_id not in cluster.earmarks
         later = job.not_before is not None and job.not_before > grown.at
-        if waits and not later and not cluster.tree.stopped(job.team) and not job.cancel and job.hold not in WANT_NOTHING:
+        if (
+            waits
+            and not later
+            and not cluster.tree.stopped(job.team)
+            and not job.cancel
+            and job.hold not in WANT_NOTHING
+        ):
             wanted[cluster.tree.path(job.team)[0], type_of(cluster, job.shape.gpu_types)] += job.shape.gpus
 
     then = (claims.then.gpus, used)  # once what is decided has happened

@@ -161,6 +161,8 @@ def _reserved(cluster: Cluster, e: CreditReserved, recorded: Recorded) -> None:
             charge_from=e.charge_from,
             prices=e.prices,
             effective_from=e.effective_from,
+            named=job.spec.account,
+            accepts=job.spec.gpu_types,
         ),
     )
 

@@ -6,8 +6,8 @@ from typing import Final, TypedDict
 from events.base import AccountId, TeamId, run_id_of
 from events.credit import CreditReserved
 from events.job import HoldCode
-from projections.cluster.credit.price import Priced
-from projections.cluster.credit.quote import AMOUNT_MAX, Market, Quote, market_of, quote, reservation
+from projections.cluster.credit.book import Terms
+from projections.cluster.credit.quote import AMOUNT_MAX, Market, Quote, market_of, quote, reservation, stands
 from projections.cluster.job import Job
 from projections.cluster.state import Cluster
 from projections.cluster.tick import Tick
@@ -54,9 +54,9 @@ class Till:
         """Whether somebody is to pay for jobs of the team that name no account."""
         return self._charges and self._credits.payers.payer(self._cluster.tree.path(team), "") is not None
 
-    def priced(self) -> Priced | None:
-        """The prices in force."""
-        return self.market.priced(self._tick.at)
+    def stands(self, terms: Terms) -> bool:
+        """Whether what is reserved on these terms would be so now."""
+        return stands(self.market, terms, self._tick.at)
 
     def quote(self, job: Job) -> Quoted:
         """What the job's next run will have reserved; a code: why it waits; None: nobody charges it."""

@@ -8,7 +8,7 @@ from collections.abc import Container, Iterator
 from itertools import islice
 from typing import Final
 
-from events.base import Event, JobId, job_id_of, run_id_of
+from events.base import Event, JobId, TeamId, job_id_of, run_id_of
 from events.job import AdmissionWithdrawn, HoldCode
 from projections.cluster.index import line_of
 from projections.cluster.job import JobState
@@ -86,9 +86,9 @@ def _beyond(cluster: Cluster, standing: Standing, line: Line) -> dict[JobId, Hol
 
 
 def repriced(cluster: Cluster, tick: Tick, till: Till, *, besides: Container[JobId]) -> list[Event]:
-    """Withdrawals of jobs whose reservation has other prices than those in force, or that somebody is to pay for by now.
+    """Withdrawals of jobs whose reservation would be another by now, or that somebody is to pay for by now.
 
-    They come again, at their old age, and what they cost is reserved anew. `besides`: those that are withdrawn already.
+    Prices may be others, or the account that pays, or GPUs of a type have come for which nothing is reserved. They come again, at their old age, and what they cost is reserved anew. `besides`: those that are withdrawn already.
     """
     found = (job_id for job_id in _repriced(cluster, till) if job_id not in besides)
     jobs = [cluster.jobs[job_id] for job_id in sorted(islice(found, WITHDRAWN_MAX))]
@@ -96,17 +96,18 @@ def repriced(cluster: Cluster, tick: Tick, till: Till, *, besides: Container[Job
 
 
 def _repriced(cluster: Cluster, till: Till) -> Iterator[JobId]:
-    quoted, reserved = cluster.credits.quoted, 0
-    for priced in quoted.groups():
-        reserved += quoted.count(priced)
-        if priced != till.priced():
-            yield from (job_id_of(run_id) for _, run_id in quoted.line(priced))
+    quoted, unreserved = cluster.credits.quoted, Counter[TeamId]()
+    for terms in quoted.groups():
+        unreserved[terms.team] -= quoted.count(terms)
+        if not till.stands(terms):
+            yield from (job_id_of(run_id) for _, run_id in quoted.line(terms))
     if not till.charges:
         return
-    lines = [line for line in sorted(cluster.admitted.groups()) if till.charges_team(line.team)]
-    if sum(cluster.admitted.count(line) for line in lines) <= reserved:
-        return  # the usual case: as many as are charged have a reservation
+    lines = sorted(cluster.admitted.groups())
     for line in lines:
-        for _, job_id in cluster.admitted.line(line):
-            if run_id_of(job_id, cluster.jobs[job_id].attempt + 1) not in cluster.credits.bills:
-                yield job_id
+        unreserved[line.team] += cluster.admitted.count(line)
+    for line in lines:
+        if unreserved[line.team] and till.charges_team(line.team):
+            for _, job_id in cluster.admitted.line(line):
+                if run_id_of(job_id, cluster.jobs[job_id].attempt + 1) not in cluster.credits.bills:
+                    yield job_id

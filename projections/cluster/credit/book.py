@@ -1,7 +1,7 @@
 """Accounts, and the reservations on them that are not settled yet."""
 
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -12,6 +12,17 @@ from projections.cluster.credit.price import MICRO, Priced, cost_micro, stepped_
 from projections.cluster.job import Mark
 
 COVERED_MAX_S: Final = 1_000 * 366 * 86_400  # more counts as this: times end with the year 9999
+
+
+class Terms(NamedTuple):
+    """Who pays for a job that waits for GPUs, for which, at which prices; and what of the job decides that."""
+
+    priced: Priced
+    account: AccountId
+    gpu_types: tuple[str, ...]  # that it may get, and is priced for
+    team: TeamId
+    named: str  # the account that its spec names
+    accepts: tuple[str, ...]  # GPU types; none: any
 
 
 class Book(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -64,6 +75,8 @@ class Bill(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     charge_from: ChargeFrom
     prices: Position
     effective_from: datetime | None = None
+    named: str = ""  # the account that its job names
+    accepts: tuple[str, ...] = ()  # GPU types, its job; none: any
     gpu_type: str = ""  # once placed
     renews: bool = False  # it may run beyond what is covered, and more is reserved then
     grace_s: int = 0  # that its stop may take
@@ -80,6 +93,12 @@ class Bill(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def priced(self) -> Priced:
         """Which prices it has."""
         return Priced(self.prices, self.effective_from)
+
+    @property
+    def terms(self) -> Terms:
+        """What it depends on, beside the size of its job."""
+        gpu_types = tuple(rate.gpu_type for rate in self.rates)
+        return Terms(self.priced, self.account, gpu_types, self.team, self.named, self.accepts)
 
     @property
     def rate(self) -> Rate:

@@ -25,7 +25,7 @@ def put_bill(cluster: Cluster, bill: Bill) -> None:
         cluster.credits.settling[bill.run_id] = None
         return
     if not bill.gpu_type:
-        cluster.credits.quoted.add(bill.priced, (bill.age,), bill.run_id)
+        cluster.credits.quoted.add(bill.terms, (bill.age,), bill.run_id)
     elif bill.reserved_micro > bill.needs_micro:
         cluster.credits.trimming[bill.run_id] = None
     if (key := stop_key(bill)) is not None:
@@ -50,7 +50,7 @@ def _leave(cluster: Cluster, bill: Bill) -> None:
         del cluster.credits.settling[bill.run_id]
         return
     if not bill.gpu_type:
-        cluster.credits.quoted.remove(bill.priced, (bill.age,))
+        cluster.credits.quoted.remove(bill.terms, (bill.age,))
     elif bill.reserved_micro > bill.needs_micro:
         del cluster.credits.trimming[bill.run_id]
     if (key := stop_key(bill)) is not None:

@@ -11,6 +11,7 @@ from events.credit import Rate
 from events.job import HoldCode, JobSpec
 from events.policy import ChargeFrom, PolicySet
 from events.prices import PriceList, PricesSet
+from projections.cluster.credit.book import Terms
 from projections.cluster.credit.payers import Payers
 from projections.cluster.credit.price import MICRO, Priced, cost_micro, list_at, rate_of, stepped_us
 from projections.cluster.job import RUNTIME_MAX_S, Job
@@ -117,12 +118,23 @@ def quote(market: Market, team: str, spec: JobSpec, at: datetime) -> Quote | Hol
     )
 
 
-def may_get(market: Market, spec: JobSpec) -> tuple[str, ...]:
+def stands(market: Market, terms: Terms, at: datetime) -> bool:
+    """Whether what is reserved on these terms stays so: no other account pays by now, nor nobody, for other GPUs or at other prices.
+
+    Where no account may pay for anything new, what one has reserved is good.
+    """
+    account = market.payers.payer(market.tree.path(terms.team), terms.named)
+    if account is None or not (isinstance(account, HoldCode) or account.name == terms.account):
+        return False
+    return terms.priced == market.priced(at) and set(terms.gpu_types).issuperset(may_get(market, terms.accepts))
+
+
+def may_get(market: Market, accepts: tuple[str, ...]) -> tuple[str, ...]:
     """The GPU types that a job may get: those of the ones it accepts that there are; all that it accepts where there are none.
 
     An empty name stands for any type: of a job that accepts any, where there is no GPU yet.
     """
-    accepted = spec.gpu_types or tuple(sorted(market.gpu_types))
+    accepted = accepts or tuple(sorted(market.gpu_types))
     known = tuple(gpu_type for gpu_type in accepted if gpu_type in market.gpu_types)
     return tuple(dict.fromkeys(known or accepted or ("",)))
 
@@ -130,7 +142,7 @@ def may_get(market: Market, spec: JobSpec) -> tuple[str, ...]:
 def _rates(market: Market, prices: PriceList, spec: JobSpec) -> tuple[Rate, ...] | None:
     """What an hour of each GPU type costs that the job may get; None where one has no price."""
     rates = []
-    for gpu_type in may_get(market, spec):
+    for gpu_type in may_get(market, spec.gpu_types):
         rate = rate_of(prices, gpu_type, spec.priority)
         if rate is None or rate.nano_per_gpu_hour > AMOUNT_MAX:
             return None

@@ -6,9 +6,8 @@ from typing import Final, NamedTuple
 from events.base import START, AccountId, AskId, Position, RunId
 from events.prices import PricesSet
 from events.teller import AdjustmentAsked, GrantAsked
-from projections.cluster.credit.book import Bill, Book
+from projections.cluster.credit.book import Bill, Book, Terms
 from projections.cluster.credit.payers import Payers
-from projections.cluster.credit.price import Priced
 from projections.cluster.overlay import Lines, fork_map
 
 
@@ -43,7 +42,7 @@ class Credits:
         # What follows is made from the bills, and kept by `keep`.
         self.settling: MutableMapping[RunId, None] = {}  # of runs that are over
         self.trimming: MutableMapping[RunId, None] = {}  # with more reserved than the run can use
-        self.quoted: Lines[Priced, RunId] = Lines()  # of jobs without GPUs, by the prices that they have
+        self.quoted: Lines[Terms, RunId] = Lines()  # of jobs without GPUs
         self.covered: Lines[Cover, RunId] = Lines()  # that are renewed, by when the run would have to be told to stop
         self.hours: Lines[None, RunId] = Lines()  # of runs that count, by the next hour of the clock to record
 

@@ -141,5 +141,5 @@ def no_price(cluster: Cluster, job: Job, at: datetime) -> tuple[str, str]:
 def unpriced(cluster: Cluster, spec: JobSpec, at: datetime) -> tuple[str, ...]:
     """The GPU types that such a job may get and that have no price at `at`."""
     prices = list_at(cluster.credits.prices, at)
-    types = may_get(market_of(cluster), spec)
+    types = may_get(market_of(cluster), spec.gpu_types)
     return tuple(t for t in types if prices is None or rate_of(prices, t, spec.priority) is None)

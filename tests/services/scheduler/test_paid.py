@@ -5,9 +5,9 @@ from datetime import timedelta
 import pytest
 
 from events.accounts import Account
-from events.base import JobId, TeamId
+from events.base import AccountId, JobId, TeamId
 from events.credit import CreditReserved
-from events.job import AdmissionWithdrawn, EarmarkDropped, GpusEarmarked, JobAdmitted, JobPlaced, NodeShare
+from events.job import AdmissionWithdrawn, EarmarkDropped, GpusEarmarked, HoldCode, JobAdmitted, JobPlaced, NodeShare
 from projections.cluster.job import JobState
 from services.admission.decide import decide as admission
 from services.admission.withdraw import WITHDRAWN_MAX
@@ -153,6 +153,83 @@ def test_where_nothing_changed_everything_is_paid(charged: bool) -> None:
     world = full()
     if not charged:
         world.accounts()
+        world.rounds()
     paid = Paid(world.cluster, world.at)
     assert paid.all is not charged
     assert paid(world.cluster.jobs[JobId("job")])
+
+
+B = AccountId("b")
+OTHERS = {
+    "another pays": (Account(name=A), Account(name=B, queues=(TeamId("t"),))),
+    "closed": (Account(name=A, queues=(TeamId("t"),), closed=True), Account(name=B, queues=(TeamId("t"),))),
+    "another is first": (Account(name=B, queues=(TeamId("t"),)), Account(name=A, queues=(TeamId("t"),))),
+}
+
+
+@pytest.mark.parametrize("why", OTHERS)
+def test_a_run_is_paid_for_by_who_pays_when_it_starts(why: str) -> None:
+    """What was reserved on the account that paid before comes back."""
+    world = full()
+    world.accounts(*OTHERS[why])
+    world.grant(100 * CREDIT, account=B)
+    free(world)
+    assert "JobPlaced" not in names(world.round())
+    world.rounds()
+
+    assert world.cluster.jobs[JobId("job")].state is JobState.PLACED
+    assert (world.bill(JobId("job")).account, world.book(A).reserved, world.book(B).reserved) == (B, 0, 8 * CREDIT)
+    world.assert_sound()
+
+
+def test_a_job_that_nobody_is_to_pay_for_any_more_gives_back_what_is_reserved() -> None:
+    """And starts without."""
+    world = full()
+    world.accounts()
+    free(world)
+    world.rounds()
+
+    assert world.cluster.jobs[JobId("job")].state is JobState.PLACED
+    assert not world.cluster.credits.bills
+    world.assert_sound()
+
+
+def test_jobs_that_somebody_pays_for_by_now_are_found_beside_those_that_nobody_does_any_more() -> None:
+    """Another team's reservations stand for none of them."""
+    world = full()
+    world.submit("other", 1, team="u", max_runtime_s=HOUR_S)
+    world.round()
+    world.accounts(Account(name=A), Account(name=B, queues=(TeamId("u"),)))
+    world.grant(10 * CREDIT, account=B)
+    world.rounds()
+
+    assert [bill.account for bill in world.cluster.credits.bills.values() if bill.job_id == "other"] == [B]
+
+
+def test_gpus_that_came_after_its_admission_are_reserved_for_before_it_gets_them() -> None:
+    """At their price; and one that does not accept them keeps its place."""
+    world = full()
+    world.submit("h100-only", 8, gpu_types=("h100",), max_runtime_s=HOUR_S)
+    world.round()
+    world.prices(h100=CREDIT, b200=9 * CREDIT)
+    world.rounds()
+    world.join("n2", 8, gpu_type="b200")
+    first = world.round()
+    assert [event.job_id for event in first if isinstance(event, AdmissionWithdrawn)] == ["job"]
+    assert "JobPlaced" not in names(first)
+    world.rounds()
+
+    assert priced(world) == [8, 8, 72]
+    assert world.bill(JobId("job")).rate.nano_per_gpu_hour == 9_000 * CREDIT
+    world.assert_sound()
+
+
+def test_gpus_of_a_type_without_a_price_are_not_got_at_another_types() -> None:
+    """A job that was admitted before they came waits then, as one does that comes after them."""
+    world = full()
+    world.join("n2", 8, gpu_type="b200")
+    world.rounds()
+    world.wait(31)
+    world.rounds()
+
+    assert world.cluster.jobs[JobId("job")].hold is HoldCode.NO_PRICE

@@ -28,7 +28,7 @@ from events.policy import Bearer
 from events.prices import PricesSet
 from events.teller import AdjustmentAsked, GrantAsked
 from projections.cluster.credit.book import Bill, Book
-from projections.cluster.credit.keep import drop_bill, put_bill
+from projections.cluster.credit.keep import drop_bill, put_bill, put_debt
 from projections.cluster.credit.months import is_month, month_after
 from projections.cluster.credit.payers import Payers
 from projections.cluster.credit.state import Entry
@@ -111,10 +111,7 @@ def _pay(cluster: Cluster, of: Entry, amount: int) -> int:
     """A debt is smaller by what was taken from its account, or gone. Returns what was, less than 0."""
     left = cluster.credits.debts[of] + amount
     assert left >= 0 > amount
-    if left:
-        cluster.credits.debts[of] = left
-    else:
-        del cluster.credits.debts[of]
+    put_debt(cluster, of, left)
     return amount
 
 
@@ -233,7 +230,7 @@ def _uncovered(cluster: Cluster, e: UsageUncovered, recorded: Recorded) -> None:
     owed = e.amount_micro if e.bearer is Bearer.ACCOUNT else 0
     cluster.credits.books[e.account] = replace(book, entry=e.entry, owed=book.owed + owed)
     if owed:
-        cluster.credits.debts[Entry(e.account, e.entry)] = owed
+        put_debt(cluster, Entry(e.account, e.entry), owed)
 
 
 def _usage_recorded(cluster: Cluster, e: UsageRecorded, recorded: Recorded) -> None:

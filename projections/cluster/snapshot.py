@@ -13,7 +13,7 @@ from events.prices import PricesSet
 from events.queues import Queue
 from events.teller import AdjustmentAsked, GrantAsked
 from projections.cluster.credit.book import Bill, Book
-from projections.cluster.credit.keep import put_bill
+from projections.cluster.credit.keep import put_bill, put_debt
 from projections.cluster.credit.payers import Payers
 from projections.cluster.credit.state import Entry
 from projections.cluster.index import put_job, put_node, put_run
@@ -140,8 +140,10 @@ def _load_credits(cluster: Cluster, saved: Snapshot) -> None:
     )
     cluster.credits.prices, cluster.credits.prices_position = saved.prices, saved.prices_position
     cluster.credits.asked = {ask.ask_id: ask for ask in saved.asked}
-    cluster.credits.debts, cluster.credits.given_back = dict(saved.debts), dict(saved.given_back)
+    cluster.credits.given_back = dict(saved.given_back)
     cluster.credits.month_closed = saved.month_closed
+    for of, owed in saved.debts:
+        put_debt(cluster, of, owed)
     for bill in saved.bills:
         put_bill(cluster, bill)
 

@@ -17,7 +17,6 @@ from services.admission.till import Till
 
 PAID_MAX: Final = 1_000  # debts, and asks, in one round; the rest is the next round's
 RENEWED_MAX: Final = 1_000  # runs, likewise
-LOOKED_AT_MAX: Final = 10_000  # debts, of accounts of which some may have nothing
 LEAD_MAX_S: Final = 600  # so long before a run would be told to stop, more is reserved for it
 
 
@@ -39,13 +38,13 @@ def spend(cluster: Cluster, tick: Tick, till: Till) -> list[Event]:
 def _debts(cluster: Cluster, till: Till) -> list[Event]:
     """What accounts bear beyond what was reserved, in order of their entries, as far as they can pay."""
     events: list[Event] = []
-    for owed in sorted(islice(cluster.credits.debts, LOOKED_AT_MAX)):
-        if (paid := min(cluster.credits.debts[owed], till.headroom(owed.account))) <= 0:
-            continue
-        taken = till.enter(owed.account, paid)
-        events.append(CreditAdjusted(**taken, amount_micro=-paid, cause=AdjustCause.UNCOVERED, of_entry=owed.entry))
-        if len(events) == PAID_MAX:
-            break
+    owing = cluster.credits.owing
+    for account in sorted(owing.groups()):
+        for _, owed in islice(owing.line(account), PAID_MAX - len(events)):
+            if (paid := min(cluster.credits.debts[owed], till.headroom(account))) <= 0:
+                break  # one that has nothing keeps no other from paying
+            taken = till.enter(account, paid)
+            events.append(CreditAdjusted(**taken, amount_micro=-paid, cause=AdjustCause.UNCOVERED, of_entry=owed.entry))
     return events
 
 

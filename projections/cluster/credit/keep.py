@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from events.base import RunId
 from projections.cluster.credit.book import Bill, End
 from projections.cluster.credit.meter import next_hour
-from projections.cluster.credit.state import Cover
+from projections.cluster.credit.state import Cover, Entry
 from projections.cluster.job import OrderKey
 from projections.cluster.state import Cluster
 
@@ -43,6 +43,16 @@ def end_bill(cluster: Cluster, run_id: RunId, end: End) -> None:
     """What the bill is for, if there is one, is over: it is to be settled."""
     if (bill := cluster.credits.bills.get(run_id)) is not None:
         put_bill(cluster, replace(bill, end=end))
+
+
+def put_debt(cluster: Cluster, of: Entry, owed: int) -> None:
+    """So much of it is not paid; 0: it is."""
+    if of not in cluster.credits.debts:
+        cluster.credits.owing.add(of.account, (of.entry,), of)
+    cluster.credits.debts[of] = owed
+    if not owed:
+        del cluster.credits.debts[of]
+        cluster.credits.owing.remove(of.account, (of.entry,))
 
 
 def _leave(cluster: Cluster, bill: Bill) -> None:

@@ -39,7 +39,8 @@ class Credits:
         self.asked: MutableMapping[AskId, GrantAsked | AdjustmentAsked] = {}  # that was not answered yet
         self.debts: MutableMapping[Entry, int] = {}  # `UsageUncovered` that its account bears and has not paid yet
         self.given_back: MutableMapping[Entry, int] = {}  # of `CreditCommitted`, by later adjustments
-        # What follows is made from the bills, and kept by `keep`.
+        # What follows is made from the bills and the debts, and kept by `keep`.
+        self.owing: Lines[AccountId, Entry] = Lines()  # debts, by account
         self.settling: MutableMapping[RunId, None] = {}  # of runs that are over
         self.trimming: MutableMapping[RunId, None] = {}  # with more reserved than the run can use
         self.quoted: Lines[Terms, RunId] = Lines()  # of jobs without GPUs
@@ -59,6 +60,7 @@ class Credits:
         for name in FORKED:
             setattr(fork, name, fork_map(getattr(self, name)))
         fork.quoted, fork.covered, fork.hours = self.quoted.fork(), self.covered.fork(), self.hours.fork()
+        fork.owing = self.owing.fork()
         return fork
 
 

@@ -6,11 +6,14 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from events.accounts import Account
 from events.base import AccountId, TeamId
 from events.credit import AdjustCause, AskRefused, CreditAdjusted, CreditRenewed, CreditsRunningOut
 from events.policy import Bearer, Overrun
+from projections.cluster.credit.keep import put_debt
+from projections.cluster.credit.state import Entry
 from services.admission.spend import LEAD_MAX_S, RENEWED_MAX, instalment_s, lead_s, spend
 from services.admission.till import Till
 from tests.clusters import World
@@ -247,6 +250,24 @@ def test_debts_are_paid_before_anything_new_as_far_as_there_is_something() -> No
     assert said == [("CreditGranted", 8.0), ("CreditAdjusted", -3.0), ("CreditReserved", 4.0)]
     assert not world.cluster.credits.debts
     World.assert_sound(world)
+
+
+def test_accounts_that_have_nothing_keep_no_other_from_paying() -> None:
+    """However many debts they have."""
+    world = Purse({"n1": 1}, granted=0)
+    other = AccountId("b")
+    world.accounts(Account(name=A, queues=(TeamId("t"),)), Account(name=other))
+    for account, debts in ((A, 20_000), (other, 1)):
+        for entry in range(1, debts + 1):
+            put_debt(world.cluster, Entry(account, entry), 2)
+        world.cluster.credits.books[account] = replace(world.book(account), owed=2 * debts, entry=debts)
+    world.grant(CREDIT, account=other)
+
+    assert told(world.round()) == [("CreditGranted", 1.0), ("CreditAdjusted", -0.000002)]
+    assert world.book(other).owed == 0
+    world.grant(5)
+    world.rounds()
+    assert (world.book(A).balance, world.book(A).owed) == (0, 40_000 - 5)
 
 
 # Laws

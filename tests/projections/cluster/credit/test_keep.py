@@ -7,13 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from events.base import RunId
+from events.base import AccountId, RunId
 from events.credit import EndedAs
 from projections.cluster.credit.book import Bill, End
-from projections.cluster.credit.keep import drop_bill, end_bill, hour_key, put_bill, stop_key
+from projections.cluster.credit.keep import drop_bill, end_bill, hour_key, put_bill, put_debt, stop_key
 from projections.cluster.credit.meter import next_hour
+from projections.cluster.credit.state import Entry
 from projections.cluster.state import Cluster
-from tests.purses import CREDIT, a_bill
+from tests.purses import CREDIT, A, a_bill
 
 BEGIN = datetime(2026, 1, 1, 10, 30, tzinfo=UTC)
 END = End(outcome=EndedAs.SUCCEEDED, ended=BEGIN)
@@ -119,3 +120,17 @@ def test_the_end_of_a_run_that_nobody_pays_for_changes_nothing() -> None:
     end_bill(cluster, RunId("job-1"), END)
 
     assert not cluster.credits.bills
+
+
+def test_debts_are_found_by_account_until_they_are_paid() -> None:
+    """In a fork too, which changes nothing below it."""
+    cluster = Cluster()
+    for of in (Entry(A, 2), Entry(A, 1), Entry(AccountId("b"), 1)):
+        put_debt(cluster, of, 3)
+    fork = cluster.fork()
+    put_debt(fork, Entry(A, 1), 1)
+    put_debt(fork, Entry(AccountId("b"), 1), 0)
+
+    assert [of for _, of in fork.credits.owing.line(A)] == [Entry(A, 1), Entry(A, 2)]
+    assert (fork.credits.owing.groups(), sum(fork.credits.debts.values())) == ([A], 4)
+    assert (sorted(cluster.credits.owing.groups()), sum(cluster.credits.debts.values())) == ([A, "b"], 9)

@@ -48,7 +48,7 @@ def lines_of(found: Reconciled) -> list[str]:
         for cells in (list(zip(row, widths, strict=True)) for row in rows)
     ]
     compared = (
-        f"{len(found.accounts)} accounts with {found.entries} entries, {found.records} records, up to position "
+        f"accounts: {len(found.accounts)}, entries: {found.entries}, records: {found.records}, up to position "
         f"{spelled(found.position)}"
     )
     if found.same:

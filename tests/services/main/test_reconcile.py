@@ -50,7 +50,7 @@ def test_what_agrees_is_one_table_and_one_sentence() -> None:
         "b              0        0         0          0         0     0        0",
         "",
         (
-            "same    the log, the tables and the auditor agree to the micro-credit: 2 accounts with 3 entries, 9 records, "
+            "same    the log, the tables and the auditor agree to the micro-credit: accounts: 2, entries: 3, records: 9, "
             "up to position 1:9"
         ),
     ]
@@ -59,7 +59,7 @@ def test_what_agrees_is_one_table_and_one_sentence() -> None:
 def test_what_differs_is_named_with_account_row_and_event() -> None:
     """To the micro-credit; and what is not listed is counted."""
     assert lines_of(DIFFERS)[4:] == [
-        "DIFFER  2 accounts with 3 entries, 9 records, up to position 1:9",
+        "DIFFER  accounts: 2, entries: 3, records: 9, up to position 1:9",
         "        alpha: balance: the log 191.5, the auditor 191.5, the tables 191.499999",
         "        alpha: open of bills: the auditor 1, the tables 0",
         (

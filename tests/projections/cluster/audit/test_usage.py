@@ -1,5 +1,6 @@
 """The auditor's own count of use, held to small logs, and to the fold: two programs that agree to the microsecond."""
 
+from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Final
@@ -17,7 +18,7 @@ from events.policy import ChargeFrom
 from projections.cluster.audit.audit import read
 from projections.cluster.audit.books import Books
 from projections.cluster.audit.purses import Charge
-from tests.histories import History, fold, histories
+from tests.histories import History, fold, histories, history
 from tests.projections.cluster.audit.auditing import TEAM, admitted, placed
 from tests.projections.cluster.audit.crediting import SECOND, Paid
 
@@ -208,3 +209,22 @@ def test_the_auditor_and_the_fold_count_the_same(grown: History) -> None:
             used = (charge.over.outcome, charge.over.used_us, min(charge.saved_us, charge.over.used_us))
             assert used == (bill.end.outcome, bill.end.used_us, min(bill.end.saved_us, bill.end.used_us))
             assert charge.witnesses.issuperset(bill.end.evidence)
+
+
+def test_histories_hold_what_the_laws_of_credits_are_about() -> None:
+    """Reservations, renewals, settlements, refusals, debts, closings: in some forty of them, each more than once."""
+    kinds: Counter[str] = Counter()
+    for seed in range(40):
+        kinds += history(seed, 150).kinds
+
+    entries = {
+        "CreditReserved",
+        "CreditRenewed",
+        "CreditCommitted",
+        "CreditRefunded",
+        "UsageRecorded",
+        "UsageUncovered",
+    }
+    asked = {"GrantAsked", "AdjustmentAsked", "CreditGranted", "CreditAdjusted", "AskRefused"}
+    closed = {"AccountClosed", "PeriodClosed"}
+    assert {kind for kind in entries | asked | closed if kinds[kind] < 2} == set()

@@ -4,6 +4,7 @@ A difference of one micro-credit, or of one GPU-microsecond, is an alarm, with t
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any, Final
@@ -104,14 +105,15 @@ async def reconcile(reader: Reader, pool: Pool) -> Reconciled:
             cluster = evolve(cluster, recorded)
             read(books, recorded)
             records += 1
-        alarms = [*_account_alarms(cluster, books, await _accounts(conn)), *await _table_alarms(conn, books)]
+        owed = _owed(books)
+        alarms = [*_account_alarms(cluster, books, owed, await _accounts(conn)), *await _table_alarms(conn, books)]
         wrong = frozenset(alarm.account for alarm in alarms if alarm.tables is not None)
         named = await misfits(conn, upto(reader, reached.position), wrong) if wrong else ()
     return Reconciled(
         position=reached.position,
         records=records,
         entries=sum(tally.entries for purse in books.credit.purses.values() for tally in purse.tallies.values()),
-        accounts={name: _audited(books, name) for name in sorted(books.credit.purses)},
+        accounts={name: _audited(books, name, owed) for name in sorted(books.credit.purses)},
         alarms=tuple(alarms),
         misfits=named,
         findings=tuple(books.findings[:FINDINGS_MAX]),
@@ -138,7 +140,14 @@ async def _accounts(conn: Connection) -> dict[AccountId, Sums]:
     return {record[0]: Sums(*tuple(record)[1:]) for record in await conn.fetch(ACCOUNTS)}
 
 
-def _audited(books: Books, account: AccountId) -> Sums:
+def _owed(books: Books) -> Counter[AccountId]:
+    owed: Counter[AccountId] = Counter()
+    for debt, amount in books.credit.debts.items():
+        owed[debt.account] += amount
+    return owed
+
+
+def _audited(books: Books, account: AccountId, owed: Counter[AccountId]) -> Sums:
     purse = books.credit.purses.get(account, Purse())
     return Sums(
         entry=purse.entry,
@@ -147,7 +156,7 @@ def _audited(books: Books, account: AccountId) -> Sums:
         committed_micro=purse.committed,
         reserved_micro=purse.reserved,
         balance_micro=purse.balance,
-        debt_micro=sum(owed for debt, owed in books.credit.debts.items() if debt.account == account),
+        debt_micro=owed[account],
         reservations=purse.reservations,
         closed=purse.closed,
     )
@@ -170,11 +179,13 @@ def _folded(cluster: Cluster, account: AccountId) -> Sums:
     )
 
 
-def _account_alarms(cluster: Cluster, books: Books, tables: dict[AccountId, Sums]) -> list[Alarm]:
+def _account_alarms(
+    cluster: Cluster, books: Books, owed: Counter[AccountId], tables: dict[AccountId, Sums]
+) -> list[Alarm]:
     """What accounts have, by all three."""
     alarms: list[Alarm] = []
     for account in sorted({*cluster.credits.books, *books.credit.purses, *tables}):
-        three = (_folded(cluster, account), _audited(books, account), tables.get(account, Sums()))
+        three = (_folded(cluster, account), _audited(books, account, owed), tables.get(account, Sums()))
         for name in Sums.__struct_fields__:
             fold, audit, table = (int(getattr(sums, name)) for sums in three)
             if not fold == audit == table:

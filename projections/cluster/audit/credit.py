@@ -30,6 +30,7 @@ MONTH: Final = re.compile(r"[1-8][0-9]{3}-(0[1-9]|1[0-2])")
 
 def _accounts_set(books: Books, recorded: Recorded, e: AccountsSet) -> None:
     books.credit.accounts.put(recorded.position, e)
+    books.credit.overdrafts.put(recorded.position, {one.name: one.overdraft_micro for one in e.accounts})
     for account in e.accounts:
         books.credit.purses.setdefault(account.name, Purse())
 
@@ -128,8 +129,7 @@ def within(books: Books, recorded: Recorded, e: CreditReserved | CreditRenewed |
     """What lowers a balance leaves it no lower than the account's overdraft of the time. What costs nothing may always be."""
     if not e.amount_micro:
         return
-    document = books.credit.accounts.at(books.decided_at)
-    bound = next((one.overdraft_micro for one in document.accounts if one.name == e.account), 0)
+    bound = books.credit.overdrafts.at(books.decided_at).get(e.account, 0)
     balance = books.credit.purses[e.account].balance
     if bound is not None and balance < -bound:
         books.find(recorded, "within what there is", f"{name_of(e)} leaves {balance}; the overdraft is {bound}")

@@ -227,6 +227,7 @@ class CreditBooks:
     """All that the auditor knows of credits."""
 
     accounts: Versions[AccountsSet] = field(default_factory=lambda: Versions(AccountsSet(at=AGES_AGO)))
+    overdrafts: Versions[dict[AccountId, int | None]] = field(default_factory=lambda: Versions({}))  # as they say
     prices: Versions[PricesSet] = field(default_factory=lambda: Versions(PricesSet(at=AGES_AGO)))
     policies: Versions[PolicySet] = field(default_factory=lambda: Versions(PolicySet(at=AGES_AGO)))
     queues: Versions[QueuesSet] = field(default_factory=lambda: Versions(QueuesSet(at=AGES_AGO, queues=())))

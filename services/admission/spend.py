@@ -99,7 +99,8 @@ def _renewals(cluster: Cluster, tick: Tick, till: Till) -> list[Event]:
         for (stop, *_), run_id in cluster.credits.covered.line(cover):
             if stop - lead > tick.at.timestamp() or runs == RENEWED_MAX:
                 break
-            said = _renewed(cluster.credits.bills[run_id], cluster.policy, till)
+            late_s = tick.at.timestamp() - (stop - lead)
+            said = _renewed(cluster.credits.bills[run_id], cluster.policy, till, late_s=late_s)
             if cover.short and not said:
                 break
             events += said
@@ -107,9 +108,12 @@ def _renewals(cluster: Cluster, tick: Tick, till: Till) -> list[Event]:
     return events
 
 
-def _renewed(bill: Bill, policy: PolicySet, till: Till) -> list[Event]:
-    """One more instalment; or what the account can pay of it, and that it is running out."""
-    whole_s = instalment_s(policy)
+def _renewed(bill: Bill, policy: PolicySet, till: Till, *, late_s: float) -> list[Event]:
+    """One more instalment; or what the account can pay of it, and that it is running out.
+
+    Where nobody decided for long, as many as it takes to be in time for the next: what was used meanwhile is paid for.
+    """
+    whole_s = min(instalment_s(policy) * (1 + int(late_s // instalment_s(policy))), RUNTIME_MAX_S)
     more_s = _payable_s(bill, whole_s, till)
     if bill.running_out is not None and more_s < min(whole_s, lead_s(policy)):
         return []  # it was told, and what came since is not worth a record

@@ -9,14 +9,15 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from events.accounts import Account
-from events.base import AccountId, TeamId
+from events.base import AccountId, JobId, TeamId
 from events.credit import AdjustCause, AskRefused, CreditAdjusted, CreditRenewed, CreditsRunningOut
 from events.policy import Bearer, Overrun
+from projections.cluster.charging import WORD_S
 from projections.cluster.credit.keep import put_debt
 from projections.cluster.credit.state import Entry
 from services.admission.spend import LEAD_MAX_S, RENEWED_MAX, instalment_s, lead_s, spend
 from services.admission.till import Till
-from tests.clusters import World
+from tests.clusters import World, names
 from tests.purses import CREDIT, A, Purse, told
 
 HOUR_S = 3_600
@@ -55,6 +56,35 @@ def test_more_is_reserved_a_quarter_of_an_instalment_ahead_and_ten_minutes_at_th
     world.policy(instalment_s=policy_instalment_s)
     assert lead_s(world.cluster.policy) == lead <= LEAD_MAX_S
     assert instalment_s(world.cluster.policy) == max(1, policy_instalment_s)
+
+
+@pytest.mark.parametrize(("instalment", "away_s"), [(1, 10_000), (60, 10_000), (3_600, 10_000), (3_600, 3_001)])
+def test_what_was_used_while_nobody_decided_is_paid_for_at_once(instalment: int, away_s: int) -> None:
+    """By one record a run, however short instalments are: a run that ends a moment later has used nothing uncovered."""
+    world = running(1_000, policy={"instalment_s": instalment}, stop_grace_s=0)
+    world.wait(away_s)
+    assert [kind for kind, _ in told(world.round()) if kind == RENEWED] == [RENEWED]
+    bill, lead = world.bill(JobId("job")), lead_s(world.cluster.policy)
+    assert bill.covered_until is not None
+    assert lead <= (bill.covered_until - world.at).total_seconds() <= lead + instalment + WORD_S
+    world.end(JobId("job"))
+    world.release(JobId("job"))
+    world.rounds()
+
+    assert world.book().committed == round(8 * away_s / HOUR_S * CREDIT)
+    World.assert_sound(world)
+
+
+def test_what_an_account_cannot_pay_of_that_is_told_of() -> None:
+    """As much as it can is paid for."""
+    world = running(20, policy={"instalment_s": 60}, stop_grace_s=0)
+    world.wait(3 * HOUR_S)
+    said = told(world.round())
+
+    assert [entry for entry in said if entry[0] in (RENEWED, RUNNING_OUT)] == [(RENEWED, 19.866667), (RUNNING_OUT, 0.0)]
+    assert "RunStopping" in names(world.round())
+    assert world.book().balance == 0
+    World.assert_sound(world)
 
 
 def test_a_run_without_a_runtime_is_renewed_before_it_would_be_stopped() -> None:

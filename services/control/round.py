@@ -8,6 +8,7 @@ from typing import Final
 from events.base import Event
 from events.head import PassedOver, RoundDecided
 from events.job import HoldCode, JobHeld, JobPlaced
+from events.log.port import BATCH_MAX
 from projections.cluster.evolve import evolve
 from projections.cluster.job import Shape
 from projections.cluster.state import Cluster
@@ -25,13 +26,20 @@ PASSED_OVER_MAX: Final = 200  # lines in one decision record, the largest groups
 
 
 def decide_all(cluster: Cluster, tick: Tick, *, version: str = "") -> list[Event]:
-    """What all deciders say in turn, their record first; nothing when none has anything to say."""
+    """What all deciders say in turn, their record first; nothing when none has anything to say.
+
+    Each bounds what it says, and together they may say more than an append takes: then the last have their turn once
+    those before them have less to say.
+    """
     fork = cluster.fork()
     events: list[Event] = []
     decided: list[Event] = []
     for decide in DECIDERS:
-        fork = reduce(evolve, map(tick.decided, decided), fork)
-        decided = decide(fork, tick)
+        fork, decided = reduce(evolve, map(tick.decided, decided), fork), []
+        said = decide(fork, tick)
+        if len(events) + len(said) >= BATCH_MAX:  # with their record
+            break
+        decided = said
         events += decided
     if not events:
         return []

@@ -3,6 +3,7 @@
 from collections import Counter
 from functools import reduce
 
+import pytest
 from hypothesis import given
 
 from events.base import Event
@@ -47,6 +48,25 @@ def test_a_round_is_its_record_and_what_all_deciders_said_in_turn() -> None:
     head = record(decided)
     assert (head.events, head.epoch, head.decided_at) == (4, world.cluster.epoch, world.tick().position)
     assert (head.version, head.at, head.passed_over) == ("9", world.at, ())
+
+
+def test_a_round_says_no_more_than_an_append_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where all have much to say, as after long outages, the last ones wait: else no round could be written ever again."""
+    monkeypatch.setattr("services.control.round.BATCH_MAX", 4)
+    world = World({"n1": 4})
+    done = world.put(world.submit("done", 1), n1=1)
+    world.start(done)
+    world.end(done)
+    world.release(done)
+    world.submit("job", 4)
+
+    decided = decide_all(world.cluster, world.tick())
+    assert names(decided) == ["RoundDecided", "RunStarted", "JobSucceeded", "JobAdmitted"]
+    head = record(decided)
+    assert (head.events, [line.jobs for line in head.passed_over]) == (3, [1])
+    world.add(*decided)
+    assert names(world.round()) == ["JobPlaced"]
+    assert not world.cluster.unread
 
 
 @given(histories())

@@ -105,9 +105,13 @@ def _compared(key: Key, tables: list[Any] | None, log: _Said | None) -> Iterator
 async def _by_the_log(records: AsyncIterator[Recorded], accounts: frozenset[AccountId]) -> dict[Key, _Said]:
     """What the rows of these accounts are, as the auditor reads the log."""
     books, said = Books(), dict[Key, _Said]()
+    payer: dict[str, AccountId] = {}  # of each run
     async for recorded in records:
         read(books, recorded)
         e = recorded.event
+        if isinstance(e, CreditReserved):  # once more for a run that was not placed: its bill is a new one
+            said.pop(("bill_view", payer.get(e.run_id, e.account), e.run_id), None)
+            payer[e.run_id] = e.account
         if not isinstance(e, CreditEvent) or e.account not in accounts:
             continue
         amount, gpu_us = getattr(e, "amount_micro", 0), getattr(e, "gpu_us", 0)

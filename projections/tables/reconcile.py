@@ -45,6 +45,11 @@ SELECT account, count(*) FILTER (WHERE state = 'reserved'), sum(reserved_micro),
        sum(refunded_micro), sum(uncovered_micro)
 FROM live.bill_view GROUP BY account
 """
+NOT_BILLED: Final = """
+SELECT e.account, sum(e.amount_micro) FROM live.credit_entry e JOIN live.bill_view b ON b.run_id = e.run_id
+WHERE e.kind = 'refunded' AND e.cause = 'never_placed' AND (e.account, e.reservation) <> (b.account, b.reservation)
+GROUP BY e.account
+"""  # reserved and given back before a run was placed, for which another reservation came: its bill is of that one
 
 
 class Sums(msgspec.Struct, frozen=True):
@@ -203,6 +208,9 @@ async def _table_alarms(conn: Connection, books: Books) -> list[Alarm]:
     for account, *sums in await conn.fetch(BILLS):
         names = ("open", "reserved", "committed", "refunded", "uncovered")
         said |= {(account, f"{name} of bills"): int(value) for name, value in zip(names, sums, strict=True)}
+    for account, amount in await conn.fetch(NOT_BILLED):
+        for key in ((account, "reserved of bills"), (account, "refunded of bills")):
+            said[key] = said.get(key, 0) + int(amount)
     due: dict[tuple[AccountId, str], int] = {}
     for account, purse in books.credit.purses.items():
         due |= _due(account, purse)

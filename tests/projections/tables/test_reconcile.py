@@ -5,13 +5,14 @@ from typing import Any
 import pytest
 
 from events.base import AccountId, AskId
-from events.credit import CreditCommitted, CreditGranted
+from events.credit import CreditCommitted, CreditGranted, RefundCause
+from events.job import AdmissionWithdrawn
 from events.log.memory import MemoryLog
 from projections.tables.rebuild import rebuild
 from projections.tables.reconcile import Reconciled, Sums, reconcile
 from runtime.fault import Fault
 from runtime.postgres import Pool
-from tests.projections.cluster.audit.auditing import succeeded
+from tests.projections.cluster.audit.auditing import TEAM, admitted, succeeded
 from tests.projections.cluster.audit.crediting import ALPHA, CREDIT, PER_GPU_S, Paid, kept
 
 GHOST = AccountId("ghost")
@@ -80,6 +81,36 @@ async def test_one_unit_in_one_row_is_named(pool: Pool, table: str, column: str,
     assert any(record.position == misfit.position for record in book.records)
     assert misfit.event_id
     assert (found.broken, found.unread) == (0, 0)
+
+
+def reserved_again() -> Paid:
+    """Credits were reserved for a run, given back before it was placed, and reserved anew, after which it ran."""
+    book = spent()
+    job_id = book.admit("three")
+    book.decide(AdmissionWithdrawn(at=book.now, team=TEAM, job_id=job_id))
+    book.decide(book.refunded(job_id, 2 * 100 * PER_GPU_S, RefundCause.NEVER_PLACED))
+    book.decide(admitted(job_id), book.reserved(job_id))
+    return book
+
+
+async def test_a_run_that_is_reserved_for_again_has_one_bill(pool: Pool) -> None:
+    """Its bill is of the last reservation; the one before it is in the entries alone, and nothing differs."""
+    assert (await reconciled(pool, reserved_again())).same
+
+
+async def test_one_unit_in_the_bill_of_a_run_that_is_reserved_for_again_is_named(pool: Pool) -> None:
+    """By what its last reservation says."""
+    change = "UPDATE live.bill_view SET reserved_micro = reserved_micro + 1 WHERE run_id = 'three-1'"
+    found = await reconciled(pool, reserved_again(), change)
+
+    (misfit,) = found.misfits
+    reserved = 2 * 100 * PER_GPU_S
+    assert (misfit.row, misfit.column, misfit.tables, misfit.log) == (
+        "three-1",
+        "reserved_micro",
+        reserved + 1,
+        reserved,
+    )
 
 
 @pytest.mark.parametrize("column", ["granted_micro", "reserved_micro", "balance_micro", "debt_micro", "reservations"])

@@ -14,6 +14,7 @@ from events.teller import AdjustmentAsked, GrantAsked
 from projections.cluster.audit.audit import audit
 from projections.cluster.credit.book import Bill, Book
 from projections.cluster.credit.price import cost_micro, list_at, rate_of, stepped_us
+from projections.cluster.credit.quote import market_of
 from tests.clusters import BEGIN, World
 
 CREDIT: Final = 1_000_000
@@ -91,7 +92,7 @@ class Purse(World):
                 rates=rates,
                 step_s=priced.step_s,
                 charge_from=self.cluster.policy.charge_from,
-                prices=self.cluster.credits.prices_position,
+                prices=market_of(self.cluster).since(priced),
                 effective_from=priced.effective_from,
             ),
         )

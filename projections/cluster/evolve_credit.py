@@ -47,7 +47,10 @@ def _accounts_set(cluster: Cluster, e: AccountsSet, recorded: Recorded) -> None:
 
 
 def _prices_set(cluster: Cluster, e: PricesSet, recorded: Recorded) -> None:
-    cluster.credits.prices, cluster.credits.prices_position = e, recorded.position
+    before = cluster.credits.prices
+    since = dict(zip(before.lists, cluster.credits.prices_since, strict=True)) if before is not None else {}
+    cluster.credits.prices = e
+    cluster.credits.prices_since = tuple(since.get(one, recorded.position) for one in e.lists)
 
 
 def _asked(cluster: Cluster, e: GrantAsked | AdjustmentAsked, recorded: Recorded) -> None:

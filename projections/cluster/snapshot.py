@@ -47,7 +47,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     accounts: AccountsSet | None
     accounts_position: Position
     prices: PricesSet | None
-    prices_position: Position
+    prices_since: tuple[Position, ...]
     books: list[Book]
     bills: list[Bill]
     asked: list[GrantAsked | AdjustmentAsked]
@@ -87,7 +87,7 @@ def dump(cluster: Cluster) -> bytes:
             accounts=cluster.credits.payers.document,
             accounts_position=cluster.credits.payers_position,
             prices=cluster.credits.prices,
-            prices_position=cluster.credits.prices_position,
+            prices_since=cluster.credits.prices_since,
             books=[cluster.credits.books[account] for account in sorted(cluster.credits.books)],
             bills=[cluster.credits.bills[run_id] for run_id in sorted(cluster.credits.bills)],
             asked=[cluster.credits.asked[ask_id] for ask_id in sorted(cluster.credits.asked)],
@@ -138,7 +138,7 @@ def _load_credits(cluster: Cluster, saved: Snapshot) -> None:
         Payers(saved.accounts, closed=closed),
         saved.accounts_position,
     )
-    cluster.credits.prices, cluster.credits.prices_position = saved.prices, saved.prices_position
+    cluster.credits.prices, cluster.credits.prices_since = saved.prices, saved.prices_since
     cluster.credits.asked = {ask.ask_id: ask for ask in saved.asked}
     cluster.credits.given_back = dict(saved.given_back)
     cluster.credits.month_closed = saved.month_closed

@@ -69,7 +69,7 @@ class Markets:
         return Market(
             payers=Payers(accounts),
             prices=prices,
-            prices_position=at,
+            prices_since=tuple(at for _ in prices.lists) if prices is not None else (),  # amounts do not depend on it
             tree=Tree({queue.name: queue for queue in queues.queues} if queues is not None else {}),
             gpu_types=frozenset(await spending.gpu_types(db)),
             policy=policy or NO_POLICY,

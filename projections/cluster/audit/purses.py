@@ -2,6 +2,7 @@
 
 from bisect import bisect_right
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from fractions import Fraction
@@ -217,6 +218,13 @@ class Versions(Generic[T]):
     def position(self, decided_at: Position) -> Position:
         """Where that was set."""
         return self._positions[bisect_right(self._positions, decided_at) - 1]
+
+    def since(self, decided_at: Position, holds: Callable[[T], bool]) -> Position:
+        """The first of the documents, up to that one without a gap, of which something holds. It holds of that one."""
+        index = bisect_right(self._positions, decided_at) - 1
+        while index and holds(self._all[index - 1]):
+            index -= 1
+        return self._positions[index]
 
 
 AGES_AGO: Final = datetime.fromisoformat("1970-01-01T00:00:00+00:00")

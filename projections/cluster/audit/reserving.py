@@ -96,12 +96,11 @@ def _reserved(books: Books, recorded: Recorded, e: CreditReserved) -> None:
 def _price_faults(books: Books, e: CreditReserved, at: datetime) -> Iterator[str]:
     """What differs from the list in force at a time, of the document that was decided on."""
     prices = books.credit.prices
-    if e.prices != prices.position(books.decided_at):
-        yield f"by document {e.prices}, in force is {prices.position(books.decided_at)}"
-        return
     lists = [one for one in prices.at(books.decided_at).lists if one.effective_from is None or one.effective_from <= at]
     if not lists or lists[-1].effective_from != e.effective_from:
         yield f"by the list of {e.effective_from}, in force is {lists[-1].effective_from if lists else None}"
+    elif e.prices != (since := prices.since(books.decided_at, lambda before: lists[-1] in before.lists)):
+        yield f"by document {e.prices}, the list in force is from {since}"
     elif lists[-1].step_s != e.step_s:
         yield f"in steps of {e.step_s} s, not {lists[-1].step_s}"
 

@@ -28,7 +28,7 @@ class Market(msgspec.Struct, frozen=True, kw_only=True):
 
     payers: Payers
     prices: PricesSet | None
-    prices_position: Position
+    prices_since: tuple[Position, ...]  # of each list in it, the document that it first stood in
     tree: Tree
     gpu_types: AbstractSet[str]  # of all nodes, whatever their state
     policy: PolicySet
@@ -36,7 +36,12 @@ class Market(msgspec.Struct, frozen=True, kw_only=True):
     def priced(self, at: datetime) -> Priced | None:
         """Which prices are in force; None: none are."""
         prices = list_at(self.prices, at)
-        return Priced(self.prices_position, prices.effective_from) if prices is not None else None
+        return Priced(self.since(prices), prices.effective_from) if prices is not None else None
+
+    def since(self, prices: PriceList) -> Position:
+        """The document in which a list of the one that holds first stood: one that comes again unchanged is the same."""
+        lists = self.prices.lists if self.prices is not None else ()
+        return dict(zip(lists, self.prices_since, strict=True))[prices]
 
 
 class Quote(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -86,7 +91,7 @@ def market_of(cluster: Cluster) -> Market:
     return Market(
         payers=cluster.credits.payers,
         prices=cluster.credits.prices,
-        prices_position=cluster.credits.prices_position,
+        prices_since=cluster.credits.prices_since,
         tree=cluster.tree,
         gpu_types=frozenset(kind.gpu_type for kind in cluster.sizes if kind.size),
         policy=cluster.policy,
@@ -113,7 +118,7 @@ def quote(market: Market, team: str, spec: JobSpec, at: datetime) -> Quote | Hol
         rates=rates,
         step_s=prices.step_s,
         charge_from=market.policy.charge_from,
-        prices=market.prices_position,
+        prices=market.since(prices),
         effective_from=prices.effective_from,
     )
 

@@ -32,7 +32,7 @@ class Credits:
         self.payers = Payers()  # as the accounts' document says; replaced whole
         self.payers_position: Position = START  # of that document
         self.prices: PricesSet | None = None  # likewise
-        self.prices_position: Position = START
+        self.prices_since: tuple[Position, ...] = ()  # of each list in it, the document that it first stood in
         self.month_closed = ""  # the last, as "2026-11"
         self.books: MutableMapping[AccountId, Book] = {}
         self.bills: MutableMapping[RunId, Bill] = {}  # reservations that are not settled

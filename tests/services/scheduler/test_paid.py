@@ -8,6 +8,8 @@ from events.accounts import Account
 from events.base import AccountId, JobId, TeamId
 from events.credit import CreditReserved
 from events.job import AdmissionWithdrawn, EarmarkDropped, GpusEarmarked, HoldCode, JobAdmitted, JobPlaced, NodeShare
+from events.prices import GpuPrice, PriceList, PricesSet
+from projections.cluster.audit.audit import audit
 from projections.cluster.job import JobState
 from services.admission.decide import decide as admission
 from services.admission.withdraw import WITHDRAWN_MAX
@@ -109,6 +111,22 @@ def test_jobs_that_nobody_paid_for_when_they_were_admitted_are_paid_for_before_t
     assert world.round() == []
 
 
+def test_prices_of_next_month_take_nothing_back() -> None:
+    """The list in force is the same one, whatever document it stands in; what is reserved after that says where it came from."""
+    world = full()
+    first = world.cluster.credits.prices
+    assert first is not None
+    later = PriceList(effective_from=world.at + timedelta(days=30), prices=(GpuPrice("h100", 9 * CREDIT),))
+    world.add(PricesSet(at=world.at, lists=(*first.lists, later)))
+    assert world.round() == []
+    world.submit("new", 8, max_runtime_s=HOUR_S)
+    world.round()
+    assert len({bill.prices for bill in world.cluster.credits.bills.values()}) == 1
+    free(world)
+    assert "JobPlaced" in names(world.round())
+    assert [finding for finding in audit(world.records) if "price" in finding.law] == []
+
+
 def test_no_more_than_so_many_are_taken_back_in_a_round_and_none_of_the_others_starts() -> None:
     """Until it is its turn."""
     world = Purse({"n1": 1}, granted=1_000_000)
@@ -125,7 +143,7 @@ def test_no_more_than_so_many_are_taken_back_in_a_round_and_none_of_the_others_s
     assert "JobPlaced" not in names(first)
     world.rounds()
     bills = world.cluster.credits.bills.values()
-    assert {bill.prices for bill in bills if bill.end is None} == {world.cluster.credits.prices_position}
+    assert {bill.prices for bill in bills if bill.end is None} == set(world.cluster.credits.prices_since)
 
 
 def test_what_is_set_aside_is_not_given_out_at_an_old_price() -> None:

@@ -160,7 +160,7 @@ def _below_the_overdraft_that_held_when_it_was_decided(book: Paid) -> None:
 
 def _by_an_older_document(book: Paid) -> None:
     older = book.prices
-    book.prices = book.price(PriceList(prices=(GpuPrice("", 3_600 * PER_GPU_S),)))
+    book.prices = book.price(PriceList(prices=(GpuPrice("", 3_600 * PER_GPU_S), GpuPrice("other", 1))))
     book.admit()
     book.change(CreditReserved, prices=older)
 
@@ -215,15 +215,13 @@ def _from_another_moment(book: Paid) -> None:
 
 def _placed_at_old_prices(book: Paid) -> None:
     job_id = book.admit()
-    book.price(PriceList(prices=(GpuPrice("", 3_600 * PER_GPU_S),)))
+    book.price(PriceList(prices=(GpuPrice("", 3_600 * PER_GPU_S), GpuPrice("other", 1))))
     book.place(job_id)
 
 
 def _placed_at_prices_that_hold_no_longer(book: Paid) -> None:
     prices = (GpuPrice("", 3_600 * PER_GPU_S),)
-    book.prices = book.price(
-        PriceList(prices=prices), PriceList(effective_from=AT + timedelta(seconds=9), prices=prices)
-    )
+    book.price(PriceList(prices=prices), PriceList(effective_from=AT + timedelta(seconds=9), prices=prices))
     job_id = book.admit()
     book.wait(9)
     book.place(job_id)

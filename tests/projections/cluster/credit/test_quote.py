@@ -30,7 +30,7 @@ def market(*lists: PriceList, accounts: tuple[Account, ...] | None = None, **sai
     fields: dict[str, Any] = {
         "payers": Payers(AccountsSet(at=AT, accounts=pays)),
         "prices": PricesSet(at=AT, lists=lists or (LIST,)),
-        "prices_position": Position(7),
+        "prices_since": tuple(Position(7) for _ in lists or (LIST,)),
         "tree": Tree({TeamId(n): Queue(name=TeamId(n), parent=p) for n, p in (("all", ""), ("t", "all"))}),
         "gpu_types": frozenset({"h100", "a100"}),
         "policy": PolicySet(at=AT, charge_from=ChargeFrom.PLACED, instalment_s=600),

@@ -66,7 +66,8 @@ def _lost(cluster: Cluster, e: NodeLost, recorded: Recorded) -> None:
     node = node_of(cluster, e.node_id, e.node_epoch)
     if node is not None and node.state is not NodeState.LOST:
         put_node(cluster, node.losing())
-        _kill_shares(cluster, node, recorded, heard=_heard(recorded, e.silent_s))
+        heard = _heard(recorded, e.silent_s)  # or before: a leader that is new has waited since it began to listen
+        _kill_shares(cluster, node, recorded, heard=min(heard, node.silent_since or heard))
 
 
 def _kill_shares(cluster: Cluster, before: Node, recorded: Recorded, *, heard: datetime) -> None:

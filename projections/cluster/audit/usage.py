@@ -112,7 +112,8 @@ def _joined(books: Books, recorded: Recorded, e: NodeJoined) -> None:
 
 def _lost(books: Books, recorded: Recorded, e: NodeLost) -> None:
     if books.credit.lives.get(e.node_id) == e.node_epoch:
-        _gone(books.credit, recorded, e.node_id, _heard(recorded, e.silent_s))
+        heard = _heard(recorded, e.silent_s)
+        _gone(books.credit, recorded, e.node_id, min(heard, books.credit.silent.get(e.node_id, heard)))
 
 
 def _gone(credit: CreditBooks, recorded: Recorded, node_id: NodeId, heard: datetime) -> None:

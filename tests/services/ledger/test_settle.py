@@ -128,6 +128,22 @@ def test_what_a_lost_node_cost_a_run_is_waived_as_the_policy_says(waived: Waived
     world.assert_sound()
 
 
+def test_a_new_leader_makes_no_silence_shorter() -> None:
+    """It counts anew since it began to listen; a node that was suspect by then was heard last before."""
+    world = Purse({"n1": 2}, waived_failed=Waived.NONE)
+    job = world.paid("job", on={"n1": 2}, max_runtime_s=7_200)
+    world.round()
+    world.wait(1_800 + 30)
+    world.round({N1: 30.0})
+    world.wait(600)  # and nobody leads for so long
+    world.round({N1: 90.0})
+    world.rounds()
+
+    assert world.run(job) is None
+    assert committed(world).amount_micro == CREDIT
+    world.assert_sound()
+
+
 @pytest.mark.parametrize(("waived", "charged"), [(Waived.ALL, 0.0), (Waived.LOST, 2.0), (Waived.NONE, 3.0)])
 def test_a_run_that_made_room_is_charged_as_the_policy_says(waived: Waived, charged: float) -> None:
     """Up to its last checkpoint, by default."""

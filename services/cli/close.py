@@ -1,7 +1,6 @@
 """`muster credits close`: a month is closed, so that exports of it never change again."""
 
 import json
-import re
 import time
 from typing import Annotated, Any, Final
 
@@ -9,7 +8,7 @@ import typer
 
 from services.cli.client import Client, Refusal
 from services.cli.failure import EXIT_CODES, ExitCode, Failure, say
-from services.cli.options import ApiUrl, AsJson, connect
+from services.cli.options import ApiUrl, AsJson, connect, month_named
 from services.cli.specfile import Spec
 from services.cli.standing import Kind, held, put
 from services.main.local import CLOCK
@@ -19,7 +18,6 @@ TRIES: Final = 5  # over documents that others set meanwhile
 WITHIN_S: Final = 15.0
 LOOK_FIRST_S: Final = 0.1
 LOOK_LAST_S: Final = 1.0
-MONTH: Final = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])")
 
 
 def close(
@@ -36,10 +34,8 @@ def close(
 
     Sets `closed_through` in the accounts' document, then waits until the month is closed, or says what it waits for.
     """
-    if not MONTH.fullmatch(month):
-        raise Failure("close", f"{month!r} is no month: 2026-11 is one", code=ExitCode.USAGE)
     with connect(api_url) as client:
-        position = _set(client, month)
+        position = _set(client, month_named("close", month))
         closed = _wait(client, month, position, timeout)
     if as_json:
         print(json.dumps(closed))
@@ -78,8 +74,8 @@ def _wait(client: Client, month: str, position: int, timeout_s: float) -> dict[s
         closed: dict[str, dict[str, Any]] = {str(one["month"]): one for one in found["closed"]}
         if month in closed:
             return closed[month]
-        if not found["next"]:  # another, later one was the first that was ever closed
-            raise Failure(f"close {month}", f"months before {min(closed)} are never closed", code=ExitCode.REFUSED)
+        if not found["next"]:  # another, later one was the first that was ever closed: with all before it
+            return closed[min(closed)] | {"month": month}
         waits = str(found["waits_for"])
         if CLOCK.monotonic() - began_s + pause_s > timeout_s or " is over at " in waits:
             hint = f"it will be closed; muster credits close {month} again waits for it"

@@ -13,7 +13,7 @@ import httpx
 import typer
 
 from services.cli.failure import EXIT_CODES, ExitCode, Failure, say
-from services.cli.options import ApiUrl, connect
+from services.cli.options import ApiUrl, connect, month_named
 from services.cli.place import shown
 
 PATH: Final = "/credits/export"
@@ -66,7 +66,7 @@ def export(
             "--out", "a Parquet file is not for a terminal", hint="--out FILE, or | or >", code=ExitCode.USAGE
         )
     params = {
-        "month": month,
+        "month": month_named("export", month),
         "format": form.value,
         "account": account,
         "team": team,

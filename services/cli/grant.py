@@ -42,7 +42,7 @@ def grant(
 ) -> None:
     """Give an account more credits. What it has then is on stdout. --json: the ask with `balance`."""
     with connect(api_url) as client:
-        body = {"credits": amount, "reason": reason, "key": _key(key)}
+        body = {"credits": amount, "reason": _reason(reason), "key": _key(key)}
         _ask(client, account, "grants", body, as_json=as_json)
 
 
@@ -67,12 +67,19 @@ def adjust(
     charged, earlier refunds of it taken off.
     """
     with connect(api_url) as client:
-        body = {"credits": change, "reason": reason, "key": _key(key)}
+        body = {"credits": change, "reason": _reason(reason), "key": _key(key)}
         _ask(client, account, "adjustments", body | ({"refunds": refunds} if refunds else {}), as_json=as_json)
 
 
 for command in (grant, adjust):
     command.__doc__ = f"{command.__doc__}\n\n{EXIT_CODES}"
+
+
+def _reason(reason: str) -> str:
+    """It says something: nobody can add it later."""
+    if not reason.strip():
+        raise typer.BadParameter("--reason is empty: is a variable unset?")
+    return reason
 
 
 def _key(key: str | None) -> str:

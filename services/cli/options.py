@@ -49,3 +49,10 @@ def account_path(account: str, part: str = "") -> str:
             repr(account), "cannot be an account's name", hint="muster credits balance lists them", code=ExitCode.USAGE
         )
     return f"/credits/accounts/{account}/{part}" if part else f"/credits/accounts/{account}"
+
+
+def month_named(command: str, month: str) -> str:
+    """The month as it was typed, 2026-11. Raises `Failure` for what is none."""
+    if not re.fullmatch(r"[0-9]{4}-(0[1-9]|1[0-2])", month):
+        raise Failure(command, f"{month!r} is no month: 2026-11 is one", code=ExitCode.USAGE)
+    return month

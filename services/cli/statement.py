@@ -11,7 +11,7 @@ import typer
 
 from services.cli.client import Client
 from services.cli.failure import EXIT_CODES, say
-from services.cli.options import AccountArgument, ApiUrl, account_path, connect
+from services.cli.options import AccountArgument, ApiUrl, account_path, connect, month_named
 from services.cli.table import Column, credits_of, parse_time, print_pages, print_table
 
 PAGE_MAX: Final = 2_000
@@ -59,6 +59,7 @@ def statement(
         typer.Option("--kind", metavar="KIND", help="Only these, such as granted or committed. May be repeated."),
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Only the last so many.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As --format json.")] = False,
     api_url: ApiUrl = "",
 ) -> None:  # fmt: skip
     """Every record of an account, the oldest first, with the balance after each.
@@ -66,16 +67,18 @@ def statement(
     AMOUNT is what the balance changed by. In parentheses: what changes no balance, as when credits that were reserved are
     committed; reserved credits are not in the balance.
     """
+    if month is not None:
+        month_named("statement", month)
     with connect(api_url) as client:
         pages = Pages(client, account, {"month": month, "kind": kind, "last": limit}, limit)
-        if form is Format.TABLE:
-            print_pages(COLUMNS, ([_row(entry) for entry in page] for page in pages.of(SCREEN)))
-            _print_totals(pages.totals)
-        elif form is Format.CSV:
-            _print_csv(pages)
-        else:
+        if as_json or form is Format.JSON:
             for page in pages.of(PAGE_MAX):
                 sys.stdout.writelines(json.dumps(entry) + "\n" for entry in page)
+        elif form is Format.TABLE:
+            print_pages(COLUMNS, ([_row(entry) for entry in page] for page in pages.of(SCREEN)))
+            _print_totals(pages.totals)
+        else:
+            _print_csv(pages)
 
 
 statement.__doc__ = f"{statement.__doc__}\n\n{EXIT_CODES}"
@@ -111,8 +114,9 @@ class Pages:
 def _print_csv(pages: Pages) -> None:
     """RFC 4180: a header, and lines that end in CR LF; several CloudEvents ids of one entry are separated by spaces."""
     writer = csv.DictWriter(sys.stdout, CSV, extrasaction="ignore", lineterminator="\r\n")
-    writer.writeheader()
-    for page in pages.of(PAGE_MAX):
+    for number, page in enumerate(pages.of(PAGE_MAX)):
+        if not number:
+            writer.writeheader()
         writer.writerows({**entry, "evidence": " ".join(entry["evidence"])} for entry in page)
 
 

@@ -61,6 +61,13 @@ def test_one_that_is_to_be_closed_already_is_only_waited_for(network: Network) -
     assert (json.loads(done.stdout), [body for _, body in network.asked]) == (NOVEMBER, [None, None])
 
 
+def test_one_before_the_first_is_closed_with_that(network: Network) -> None:
+    """As exports of it say."""
+    network.answers.extend([(200, HELD), (200, SET), months({**NOVEMBER, "month": "2026-12"})])
+    done = invoke(network, "2026-11")
+    assert (done.exit_code, done.stdout) == (0, "2026-11: closed at 2026-12-02T00:00:00Z\n")
+
+
 @pytest.mark.parametrize(
     ("answer", "args", "code", "told"),
     [
@@ -71,9 +78,8 @@ def test_one_that_is_to_be_closed_already_is_only_waited_for(network: Network) -
             5,
             "not closed yet: the use of 2",
         ),
-        (months({**NOVEMBER, "month": "2026-12"}), [], 1, "months before 2026-12 are never closed"),
     ],
-    ids=["not over", "not recorded", "before the first"],
+    ids=["not over", "not recorded"],
 )
 def test_what_it_waits_for_is_told(network: Network, answer: Any, args: list[str], code: int, told: str) -> None:
     """Where that may take long, at once."""

@@ -89,10 +89,12 @@ def test_what_is_not_answered_ends_the_wait(network: Network, monkeypatch: pytes
 
 
 def test_what_is_left_out_is_asked_for(network: Network) -> None:
-    """A reason, an amount; a key that is empty; an option that there is none of."""
+    """A reason, an amount; a reason or a key that is empty; an option that there is none of."""
     for args in (
         ("grant", "red", "100"),
         ("grant", "red", "--reason", "x"),
+        ("grant", "red", "100", "--reason", " "),
+        ("adjust", "red", "-5", "--reason", ""),
         ("grant", "red", "100", "--reason", "x", "--key", ""),
         ("adjust", "red", "-5", "--reason", "x", "--refund", "j1-1"),
     ):

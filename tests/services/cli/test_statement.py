@@ -8,6 +8,7 @@ from typing import Any
 from typer.testing import CliRunner
 
 from services.cli.app import app
+from services.cli.failure import ExitCode, Failure
 from services.cli.statement import CSV
 from services.cli.table import credits_of
 from tests.services.cli.network import Network
@@ -104,6 +105,19 @@ def test_json_is_a_document_a_line(network: Network) -> None:
     """Every field as the API has it."""
     network.answers.extend([page(*ENTRIES[:2], cursor=2), page(*ENTRIES[2:], first=False)])
     assert [json.loads(line) for line in invoke(network, "--format", "json").splitlines()] == ENTRIES
+    network.answers[:] = [page(*ENTRIES)]
+    assert [json.loads(line) for line in invoke(network, "--json").splitlines()] == ENTRIES
+
+
+def test_what_is_refused_leaves_nothing_on_stdout(network: Network) -> None:
+    """No header either; what is no month is not asked."""
+    network.answers.append((404, {"code": "account_not_found", "detail": "account: there is no account 'red'"}))
+    done = CliRunner().invoke(app, ["credits", "statement", "red", "--format", "csv", "--api-url", network.url])
+    assert (isinstance(done.exception, Failure), done.stdout) == (True, "")
+    done = CliRunner().invoke(app, ["credits", "statement", "red", "--month", "2026-13", "--api-url", network.url])
+    assert isinstance(done.exception, Failure)
+    assert (done.exception.code, "'2026-13' is no month" in str(done.exception)) == (ExitCode.USAGE, True)
+    assert len(network.asked) == 1
 
 
 def test_only_the_last_ones_are_shown(network: Network) -> None:

@@ -296,7 +296,7 @@ async def last_by(log: Reader, moment: Moment, end: Position) -> Position:
 
 
 def _unknown(endpoint_id: str) -> Troubled:
-    told = f"there is no endpoint {shown(endpoint_id)}"
+    told = f"there is no webhook {shown(endpoint_id)}"
     return trouble(HTTPStatus.NOT_FOUND, "webhook_not_found", told, "muster webhooks list shows them")
 
 

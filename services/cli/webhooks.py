@@ -4,6 +4,7 @@ import json
 import re
 import secrets
 import time
+from datetime import datetime
 from typing import Annotated, Any, Final
 from uuid import uuid4
 
@@ -14,7 +15,7 @@ from services.cli.failure import EXIT_CODES, ExitCode, Failure, say
 from services.cli.options import ApiUrl, AsJson, connect
 from services.cli.place import shown as spelled
 from services.cli.standing import operator
-from services.cli.table import Column, ago, print_table
+from services.cli.table import Column, ago, duration, parse_time, print_table
 from services.main.local import CLOCK
 from services.webhooks.signature import SECRET_BYTES, spell_secret
 
@@ -41,9 +42,10 @@ DELIVERY_COLUMNS: Final = (
     Column("STATE"),
     Column("ATTEMPTS", right=True, drop=2),
     Column("STATUS", right=True, drop=1),
-    Column("LAST", drop=3),
-    Column("PROBLEM", drop=4),
-    Column("ID", drop=5),
+    Column("LAST", drop=4),
+    Column("NEXT TRY", drop=3),
+    Column("PROBLEM", drop=5),
+    Column("ID", drop=6),
 )
 ROOT: Final = "musterbook."
 ANSWER_S: Final = 25.0  # for a test: longer than one attempt may take
@@ -129,7 +131,9 @@ def _row(one: Json, client: Client) -> list[str]:
 
 
 def _state(one: Json) -> str:
-    return "on" if one["enabled"] else str(one["stopped"])
+    """`on`; `disabled`, and why, where it was not an operator who did it."""
+    stopped = "" if one["stopped"] == "operator" else str(one["stopped"])
+    return "on" if one["enabled"] else ": ".join(part for part in ("disabled", stopped) if part)
 
 
 @app.command()
@@ -253,9 +257,16 @@ def _delivery(one: Json, client: Client) -> list[str]:
         str(one["attempts"]),
         str(one["last_status"] or ""),
         ago(one["last_at"], client.now),
+        _ahead(one["next_try"], client.now),
         str(one["last_problem"]),
         str(one["webhook_id"]),
     ]
+
+
+def _ahead(then: Any, now: datetime) -> str:  # noqa: ANN401 - a value of a JSON document
+    """`in 5m 00s`; empty where there is none."""
+    at = parse_time(then)
+    return f"in {duration(max(0.0, (at - now).total_seconds()))}" if at else ""
 
 
 @app.command()

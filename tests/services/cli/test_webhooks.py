@@ -61,10 +61,12 @@ def test_webhooks_are_listed_and_shown(network: Network) -> None:
         "enabled": False,
         "stopped": "gone",
     }
+    network.answers[:] = [(200, {"webhooks": [WEBHOOK | {"enabled": False, "stopped": "operator"}], "position": 9})]
+    assert invoke(network, "list").stdout.splitlines()[1].split()[:2] == ["wabc", "disabled"]
     network.answers[:] = [(200, WEBHOOK | more)]
     shown = invoke(network, "show", "wabc").stdout
     for line in (
-        "state       gone", "deliveries  2 waiting", "secrets     2 sign", "behind 0:0 up to 1:8: 3 events, at 1:8"
+        "state       disabled: gone", "deliveries  2 waiting", "secrets     2 sign", "behind 0:0 up to 1:8: 3 events, at 1:8"
     ):  # fmt: skip
         assert line in shown
 
@@ -109,7 +111,9 @@ def test_deliveries_are_listed(network: Network) -> None:
     """Newest first, as the API gives them."""
     network.answers.append((200, {"deliveries": [DELIVERY, DELIVERY | {"position": 0}]}))
     lines = invoke(network, "deliveries", "wabc", "--state", "waiting").stdout.splitlines()
+    assert lines[0].split()[-5:] == ["LAST", "NEXT", "TRY", "PROBLEM", "ID"]
     assert lines[1].split()[:5] == ["1:9", "job.placed.v1", "waiting", "2", "500"]
+    assert lines[1].split()[-4:] == ["ago", "in", "0s", "1f-0"]
     assert lines[2].split()[0] == "test"
     assert network.asked[0][0] == "/v1/webhooks/wabc/deliveries?state=waiting&limit=50"
 

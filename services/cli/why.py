@@ -142,7 +142,7 @@ def print_dry_run(answer: dict[str, Any], now: datetime) -> None:
         ("where", f"{_gpus(answer['gpus'], answer['gpu_type'])} on {_some(nodes)}" if nodes else ""),
         ("order", _order(explained)),
         ("stops", ", ".join(answer.get("preempts") or ())),
-        ("cost", _cost(answer)),
+        ("team", _would_have(answer)),
         ("credits", credits_line(answer, will="would be")),
         ("team", _share({**explained, "team": answer["team"]}) if explained and not _gets_gpus(answer) else ""),
         ("held by", ", ".join(explained.get("blockers") or ())),
@@ -175,7 +175,7 @@ def _gets_gpus(answer: dict[str, Any]) -> bool:
     return answer["outcome"] not in {"rejected", "not_evaluated"} and tier == "room"
 
 
-def _cost(answer: dict[str, Any]) -> str:
+def _would_have(answer: dict[str, Any]) -> str:
     if not _gets_gpus(answer) or not answer.get("gpu_type"):
         return ""
     borrowed = int(answer["borrowed"])

@@ -120,7 +120,7 @@ def _amount(ask: AccountAsk) -> int | Refused:
     """What the ask says in micro-credits, exactly."""
     micro = micro_credits(ask.credits.strip())
     if micro is None:
-        hint = "write a dot before the places: 0.5" if "," in ask.credits else ""
+        hint = "without commas: 1000, 0.5" if "," in ask.credits else ""
         return Refused(
             code=RefusalCode.INVALID, message=f"credits: must be {DECIMAL_RULE}, not {shown(ask.credits)}", hint=hint
         )

@@ -78,7 +78,10 @@ def accounts_oddities(
         if account.name not in names
     ]
     known = {queue.name for queue in queues.queues} if queues else set()
+    closed = {account.name for account in (before.accounts if before else ()) if account.closed}
     for account in accounts.accounts:
+        if account.closed and account.name not in closed:
+            told.append(f"account {account.name} is closed for ever once nothing is reserved or owed on it")
         if not account.queues and not account.closed:
             told.append(f"account {account.name} lists no queue: it pays for no job")
         unknown = [queue for queue in account.queues if queue not in known]

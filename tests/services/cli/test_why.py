@@ -151,7 +151,7 @@ WOULD: dict[str, Any] = {
             [
                 "would start at once",
                 "  where      16 h100 GPUs on n1 (8), n2 (8)",
-                "  cost       red would have 32 h100 GPUs, and may claim 24: 8 of them borrowed",
+                "  team       red would have 32 h100 GPUs, and may claim 24: 8 of them borrowed",
             ],
         ),
         (
@@ -161,7 +161,7 @@ WOULD: dict[str, Any] = {
                 "  m",
                 "  where      16 h100 GPUs on n1 (8), n2 (8)",
                 "  stops      ja",
-                "  cost       red would have 32 h100 GPUs, and may claim 24: none of them borrowed",
+                "  team       red would have 32 h100 GPUs, and may claim 24: none of them borrowed",
             ],
         ),
         (
@@ -173,7 +173,7 @@ WOULD: dict[str, Any] = {
             [
                 "would start at once",
                 "  where      1 h100 GPU on n1 (1)",
-                "  cost       red would have 1 h100 GPU, and may claim 1: none of them borrowed",
+                "  team       red would have 1 h100 GPU, and may claim 1: none of them borrowed",
             ],
         ),
         ({"outcome": "not_evaluated", "message": "m", "nodes": {}}, ["cannot be said", "  m"]),

@@ -217,7 +217,7 @@ QUEUES = QueuesSet(at=AT, queues=(Queue(name=TeamId("vision")), Queue(name=TeamI
         ("accounts: [{name: a, queues: [visoin]}]", ["account a lists visoin, and no queue is named so; did you mean vision?"]),
         ("accounts: [{name: a, queues: [p, q, r, s, t, u, v]}]", ["account a lists p, q, r, s, t and 2 more, and no queue is named so"]),
         ("accounts: [{name: a}]", ["account a lists no queue: it pays for no job"]),
-        ("accounts: [{name: a, closed: true}]", []),
+        ("accounts: [{name: a, closed: true}]", ["account a is closed for ever once nothing is reserved or owed on it"]),
     ],
 )  # fmt: skip
 def test_what_is_probably_not_meant_is_told(text: str, told: list[str]) -> None:
@@ -238,7 +238,7 @@ def test_accounts_without_a_price_are_told() -> None:
     no_price = "no price is in force: jobs that these accounts pay for wait until there is one"
     assert accounts_oddities(known("accounts: [{name: a, queues: [vision]}]"), None, QUEUES, priced=False) == [no_price]
     idle = known("accounts: [{name: a, queues: [vision], closed: true}]")
-    assert accounts_oddities(idle, None, QUEUES, priced=False) == []
+    assert accounts_oddities(idle, idle, QUEUES, priced=False) == []
 
 
 def test_what_is_closed_stays_closed() -> None:

@@ -1,12 +1,14 @@
 """What accounts can still pay in a round: what is taken from them is counted along, and so are their entries."""
 
 from datetime import datetime
+from functools import cached_property
 from typing import Final, TypedDict
 
 from events.base import AccountId, TeamId, run_id_of
 from events.credit import CreditReserved
 from events.job import HoldCode
 from projections.cluster.credit.book import Terms
+from projections.cluster.credit.price import Priced
 from projections.cluster.credit.quote import AMOUNT_MAX, Market, Quote, market_of, quote, reservation, stands
 from projections.cluster.job import Job
 from projections.cluster.state import Cluster
@@ -45,6 +47,10 @@ class Till:
         self._market = self._market or market_of(self._cluster)
         return self._market
 
+    @cached_property
+    def _priced(self) -> Priced | None:
+        return self.market.priced(self._tick.at)
+
     @property
     def charges(self) -> bool:
         """Whether anybody is charged."""
@@ -56,7 +62,7 @@ class Till:
 
     def stands(self, terms: Terms) -> bool:
         """Whether what is reserved on these terms would be so now."""
-        return stands(self.market, terms, self._tick.at)
+        return stands(self.market, terms, self._priced)
 
     def quote(self, job: Job) -> Quoted:
         """What the job's next run will have reserved; a code: why it waits; None: nobody charges it."""

@@ -15,7 +15,7 @@ class Paid:
     def __init__(self, cluster: Cluster, at: datetime) -> None:
         self._credits = cluster.credits
         self._market = market_of(cluster)
-        self._at = at
+        self._priced = self._market.priced(at)
         self._stands: dict[Terms, bool] = {}
         self.all = not self._credits.payers and not self._credits.quoted.groups()
 
@@ -28,5 +28,5 @@ class Paid:
             return self._market.payers.payer(self._market.tree.path(job.team), job.spec.account) is None
         terms = bill.terms
         if terms not in self._stands:
-            self._stands[terms] = stands(self._market, terms, self._at)
+            self._stands[terms] = stands(self._market, terms, self._priced)
         return self._stands[terms]

@@ -123,15 +123,17 @@ def quote(market: Market, team: str, spec: JobSpec, at: datetime) -> Quote | Hol
     )
 
 
-def stands(market: Market, terms: Terms, at: datetime) -> bool:
+def stands(market: Market, terms: Terms, priced: Priced | None) -> bool:
     """Whether what is reserved on these terms stays so: no other account pays by now, nor nobody, for other GPUs or at other prices.
 
-    Where no account may pay for anything new, what one has reserved is good.
+    Where no account may pay for anything new, what one has reserved is good. `priced`: the prices in force.
     """
+    if terms.priced != priced:
+        return False
     account = market.payers.payer(market.tree.path(terms.team), terms.named)
     if account is None or not (isinstance(account, HoldCode) or account.name == terms.account):
         return False
-    return terms.priced == market.priced(at) and set(terms.gpu_types).issuperset(may_get(market, terms.accepts))
+    return set(terms.gpu_types).issuperset(may_get(market, terms.accepts))
 
 
 def may_get(market: Market, accepts: tuple[str, ...]) -> tuple[str, ...]:

@@ -23,7 +23,6 @@ from services.admission.till import Till
 from services.admission.unpaid import Unpaid
 from services.admission.withdraw import repriced, withdrawn
 
-CORRECTED_MAX: Final = 4  # times in a round: floors over all types follow what is wanted, and what is possible them
 ADMITTED_MAX: Final = 1_000  # in one round, so that it stays below 100 ms; the rest is the next round's
 UNPAID_MAX: Final = 1_000  # jobs found to be unpaid in one round, likewise
 BEHIND_OTHERS: Final = frozenset({HoldCode.OVER_ENTITLEMENT, HoldCode.BEHIND})  # said of no job that cannot be paid for
@@ -223,20 +222,17 @@ def _standing(cluster: Cluster, tick: Tick, possible: Possible, unpaid: Unpaid) 
     may be wrong by now. Without this a round would decide by wishes that it corrects itself, and the next one otherwise.
     """
     standing = Standing(cluster, tick.at)
-    without: dict[tuple[TeamId, str], int] = {}
-    for _ in range(CORRECTED_MAX):
-        corrected = _corrections(cluster, standing, possible, unpaid)
-        if corrected == without:
-            break
-        without = corrected
-        standing = Standing(cluster, tick.at, without=without)
-    return standing
+    without = _corrections(cluster, standing, possible, unpaid)
+    return Standing(cluster, tick.at, without=without) if without else standing
 
 
 def _corrections(
     cluster: Cluster, standing: Standing, possible: Possible, unpaid: Unpaid
 ) -> dict[tuple[TeamId, str], int]:
-    """GPUs that the fold counts as wanted and nobody wants; negative where it is the other way round."""
+    """GPUs that the fold counts as wanted and nobody wants; negative where it is the other way round.
+
+    None of this depends on what is wanted, so that what is corrected needs no more correction.
+    """
     without: dict[tuple[TeamId, str], int] = {}
     if standing.sole:
         return without

@@ -91,7 +91,11 @@ class Bounded:
         return max(closed, key=_gravity) if len(closed) == len(blocks) else None
 
     def never(self, team: TeamId, gpu_types: Sequence[str], gpus: int, *, preemptible: bool) -> bool:
-        """Whether a job is larger than a bound of its team lets any job be, on each type that it accepts (none: any)."""
+        """Whether a job is larger than a bound of its team lets any job be, on each type that it accepts (none: any).
+
+        With the floors of now, wherever those over all types are laid. That follows what is wanted, and what is larger
+        than a bound wants nothing: a job judged by it could be too large just because it is not.
+        """
         if self.sole or not (accepted := self._accepted(gpu_types)):
             return False
         return all(gpus > self._most(team, gpu_type, firm=not preemptible) for gpu_type in accepted)
@@ -201,7 +205,9 @@ class Bounded:
         blocks = list(self._over_limits(team, gpu_type, gpus, rank))
         if firm:
             blocks += [
-                Block(HoldCode.EXCEEDS_FLOOR if gpus > bound else HoldCode.OVER_FLOOR, name, bound, used)
+                Block(HoldCode.EXCEEDS_FLOOR, name, most, used)
+                if gpus > (most := self._firm_most(name, gpu_type))
+                else Block(HoldCode.OVER_FLOOR, name, bound, used)
                 for name in self._claims.path(team)
                 for bound, used in [self._firm(name, gpu_type)]
                 if used + gpus > bound
@@ -220,48 +226,65 @@ class Bounded:
                         continue  # what its siblings have too much of makes way for it
                     if then.of(name, counted) - sum(each.of(path[0], counted) for each in milder) + gpus <= bound:
                         continue
-                yield Block(HoldCode.EXCEEDS_LIMIT if gpus > bound else HoldCode.OVER_LIMIT, name, bound, held)
+                limits = self._limits(name, gpu_type, highest=True) if gpus > bound else ()
+                most = min((limit for limit, of in limits if of == counted), default=UNBOUNDED)
+                if gpus > most:
+                    yield Block(HoldCode.EXCEEDS_LIMIT, name, most, held)
+                else:
+                    yield Block(HoldCode.OVER_LIMIT, name, bound, held)
 
     def _most(self, team: TeamId, gpu_type: str, *, firm: bool) -> int:
         """GPUs of the largest job that the bounds of the team, and of the queues above it, allow."""
         if (known := self._largest.get((team, gpu_type, firm))) is None:
             path = self._claims.path(team)
-            bounds = [bound for name in path for bound, _ in self._limits(name, gpu_type)]
+            bounds = [bound for name in path for bound, _ in self._limits(name, gpu_type, highest=True)]
             if firm:
-                bounds += [self._firm(name, gpu_type)[0] for name in path]
+                bounds += [self._firm_most(name, gpu_type) for name in path]
             known = self._largest[team, gpu_type, firm] = min(bounds, default=UNBOUNDED)
         return known
 
-    def _limits(self, name: str, gpu_type: str) -> Iterator[tuple[int, str]]:
-        """The bounds of a queue that use of the type must keep: GPUs, and of which type, `ALL_TYPES` for all."""
-        of_queue = self._tree.bounds.get(name, {})
+    def _limits(self, name: str, gpu_type: str, *, highest: bool = False) -> Iterator[tuple[int, str]]:
+        """The bounds of a queue that use of the type must keep: GPUs, and of which type, `ALL_TYPES` for all.
+
+        With `highest`, the most that they could be, wherever floors over all types are laid.
+        """
+        shares, of_queue = self._shares, self._tree.bounds.get(name, {})
         if (bounds := of_queue.get(gpu_type)) is not None:
             if bounds.limit is not None:
                 yield bounds.limit, gpu_type
             if bounds.borrowing_limit is not None:
-                yield self._shares.floors(gpu_type).get(name, 0) + bounds.borrowing_limit, gpu_type
+                floors = shares.highest_floors(gpu_type) if highest else shares.floors(gpu_type)
+                yield floors.get(name, 0) + bounds.borrowing_limit, gpu_type
         if (bounds := of_queue.get(ALL_TYPES)) is not None:
             if bounds.limit is not None:
                 yield bounds.limit, ALL_TYPES
             if bounds.borrowing_limit is not None:
-                yield self._shares.floor_of_all(name) + bounds.borrowing_limit, ALL_TYPES
+                yield shares.floor_of_all(name, highest=highest) + bounds.borrowing_limit, ALL_TYPES
 
     def _held(self, name: str, gpu_type: str) -> int:
         """What counts against a bound for who would have GPUs at once."""
         return max(self._claims.now.of(name, gpu_type), self._claims.then.of(name, gpu_type))
 
     def _firm(self, name: str, gpu_type: str) -> tuple[int, int]:
-        """What a queue has for sure, and what it has of that for jobs that cannot be preempted.
-
-        A floor over all types counts over all of them that have none of their own.
-        """
-        of_queue = self._tree.bounds.get(name, {})
-        over_all = of_queue.get(ALL_TYPES)
-        types = [gpu_type]
-        if over_all is not None and over_all.floor is not None and not _has_floor(of_queue, gpu_type):
-            types = [t for t in sorted(self._cluster.capacity) if not _has_floor(of_queue, t)]
+        """What a queue has for sure, and what it has of that for jobs that cannot be preempted."""
+        types = self._floor_types(name, gpu_type)
         bound = sum(self._shares.floors(t).get(name, 0) for t in types)
         return bound, sum(self._claims.firm[t][name] for t in types)
+
+    def _firm_most(self, name: str, gpu_type: str) -> int:
+        """The most that it could have for sure, wherever floors over all types are laid."""
+        most = sum(self._shares.highest_floors(t).get(name, 0) for t in self._floor_types(name, gpu_type))
+        of_queue = self._tree.bounds.get(name, {})
+        over_all = of_queue[ALL_TYPES].floor if ALL_TYPES in of_queue else None
+        return most if over_all is None or _has_floor(of_queue, gpu_type) else min(most, over_all)
+
+    def _floor_types(self, name: str, gpu_type: str) -> Sequence[str]:
+        """The types that one floor counts over: a floor over all types, all of them that have none of their own."""
+        of_queue = self._tree.bounds.get(name, {})
+        over_all = of_queue.get(ALL_TYPES)
+        if over_all is None or over_all.floor is None or _has_floor(of_queue, gpu_type):
+            return [gpu_type]
+        return [t for t in self._types if not _has_floor(of_queue, t)]
 
 
 def _gravity(block: Block) -> int:

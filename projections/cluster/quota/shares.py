@@ -29,6 +29,7 @@ class Shares:
         self._wanted: dict[str, Amounts] = {}  # by type: what is used and wanted, as far as limits allow
         self._laid: dict[str, Amounts] = {}  # by queue: a floor over all types, laid on types
         self._floors: dict[str, Amounts] = {}
+        self._highest: dict[str, Amounts] = {}
         self._entitled: dict[str, Amounts] = {}
 
     def entitled(self, gpu_type: str) -> Amounts:
@@ -56,12 +57,25 @@ class Shares:
             self._floors[gpu_type] = amounts
         return self._floors[gpu_type]
 
-    def floor_of_all(self, name: str) -> int:
-        """What a queue has for sure over all types."""
+    def highest_floors(self, gpu_type: str) -> Amounts:
+        """The most that `floors` could say, on whichever types floors over all types are laid: whatever anybody wants."""
+        if not self._tree.laid:
+            return self.floors(gpu_type)
+        if gpu_type not in self._highest:
+            amounts = {ROOT: self._cluster.capacity.get(gpu_type, 0)}
+            for parent, children in self.families().items():
+                most = self._most_among(children, amounts[parent], gpu_type, exact=parent == ROOT)
+                amounts.update(zip(children, most, strict=True))
+            self._highest[gpu_type] = amounts
+        return self._highest[gpu_type]
+
+    def floor_of_all(self, name: str, *, highest: bool = False) -> int:
+        """What a queue has for sure over all types; with `highest`, the most that it could have."""
         bounds = self._tree.bounds.get(name, {}).get(ALL_TYPES)
         if bounds is not None and bounds.floor is not None:
             return bounds.floor
-        return sum(self.floors(gpu_type).get(name, 0) for gpu_type in self._cluster.capacity)
+        floors = self.highest_floors if highest else self.floors
+        return sum(floors(gpu_type).get(name, 0) for gpu_type in self._cluster.capacity)
 
     def weight(self, name: str) -> int:
         """The part of a queue among its siblings, corrected by what it used in the past if the policy says so."""
@@ -223,6 +237,24 @@ class Shares:
         if sum(open_ones) > (left := amount - sum(fixed)):
             open_ones = in_proportion(left, open_ones)
         return [by_rights + floor for by_rights, floor in zip(open_ones, fixed, strict=True)]
+
+    def _most_among(self, children: Sequence[str], amount: int, gpu_type: str, *, exact: bool) -> list[int]:
+        """The most that each of some siblings could have for sure of what is above them, at the most `amount`.
+
+        Where it may be less, the parts of those without a floor are rounded up: by largest remainders a part of less
+        may be one more.
+        """
+        weights = [self._tree.weight(name) for name in children]
+        total = sum(weights)
+        rounded = in_proportion(amount, weights) if exact else [-(-amount * one // (total or 1)) for one in weights]
+        set_ones = [self._written_floor(name, gpu_type) for name in children]
+        return [share if floor is None else min(floor, amount) for share, floor in zip(rounded, set_ones, strict=True)]
+
+    def _written_floor(self, name: str, gpu_type: str) -> int | None:
+        """The floor that the document sets for a queue, of this type or else of all; None where it sets none."""
+        of_queue = self._tree.bounds.get(name, {})
+        found = (of_queue[key].floor for key in (gpu_type, ALL_TYPES) if key in of_queue)
+        return next((floor for floor in found if floor is not None), None)
 
     def _set_floor(self, name: str, gpu_type: str) -> int | None:
         """The floor that the document sets for a queue, of this type or as laid on it; None where it sets none."""

@@ -30,6 +30,9 @@ class Tree:
         }
         every = [bounds for queue in queues.values() for bounds in queue.bounds]
         self.over_all = any(bounds.gpu_type == ALL_TYPES for bounds in every)  # then no type can be shared out alone
+        self.laid = any(
+            bounds.gpu_type == ALL_TYPES and bounds.floor is not None for bounds in every
+        )  # where it is wanted
         self.stops = any(queue.stop is not QueueStop.NONE for queue in queues.values())
         self.holds = any(queue.stop is QueueStop.HOLD for queue in queues.values())
         self.borrowing = any(bounds.borrowing_limit is not None for bounds in every)

@@ -388,3 +388,23 @@ def test_one_whose_back_off_is_over_and_that_may_not_run_stands_in_its_line_agai
 
     assert held(world) == {"a": HoldCode.EXCEEDS_LIMIT}
     assert not list(world.cluster.later.line(None))
+
+
+def test_where_a_floor_is_laid_makes_no_job_too_large_by_its_own_wish() -> None:
+    """Wanted on h100, the floor is laid there, where `org` leaves room for two; not wanted, on a100, where three would fit.
+
+    So the job is over the floor for now, and not larger than it: it stays wanted, and nothing goes back and forth.
+    """
+    world = World({"n1": 10, "n2": 10})
+    world.join("m1", 11, gpu_type="a100")
+    of_org = (Bounds(gpu_type="h100", floor=2),)
+    world.queues(queue("org", bounds=of_org), queue("t", "org", floor=3), queue("u", "org", floor=1), queue("v"))
+    world.submit("other", 12, team="t", gpu_types=("h100",), preemptible=False)
+    job = world.submit("job", 3, team="t", preemptible=False)
+    world.submit("of-v", 1, team="v", gpu_types=("h100",))
+
+    settle(world)
+    assert held(world) == {"other": HoldCode.EXCEEDS_FLOOR, "job": HoldCode.OVER_FLOOR}
+    world.add(JobHeld(at=world.at, team=TeamId("t"), job_id=job, code=HoldCode.EXCEEDS_FLOOR))  # as it may be in a log
+    settle(world)
+    assert held(world)["job"] is HoldCode.OVER_FLOOR

@@ -1,13 +1,14 @@
 """Laws of admission, over queue documents, wishes and runs drawn at random."""
 
 from collections import Counter
+from collections.abc import Sequence
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from events.base import TeamId
-from events.job import Priority
-from events.queues import Queue, QueueOrder, QueueStop
+from events.base import Event, JobId, TeamId
+from events.job import HoldCode, JobAdmitted, JobHeld, Priority
+from events.queues import Bounds, Queue, QueueOrder, QueueStop
 from projections.cluster.job import JobState
 from projections.cluster.quota.entitlement import Standing
 from projections.cluster.quota.tree import ALL_TYPES
@@ -58,6 +59,51 @@ def test_a_second_round_decides_nothing(world: World) -> None:
     world.wait(60)
 
     assert decide(world.cluster, world.tick()) == []
+
+
+@st.composite
+def floored(draw: st.DrawFn) -> World:
+    """Queues with floors over all types below one that has a floor of a type; jobs about as large, mostly firm."""
+    world = World({"n1": 8})
+    world.join("m1", 6, gpu_type="a100")
+    above = Bounds(gpu_type=draw(st.sampled_from(TYPES)), floor=draw(st.integers(0, 3)))
+    below = [
+        Queue(name=TeamId(name), parent="a", bounds=(Bounds(floor=draw(st.integers(0, 4))),)) for name in ("b", "c")
+    ]
+    world.queues(Queue(name=TeamId("a"), bounds=(above,)), *below, Queue(name=TeamId("d")))
+    for number in range(draw(st.integers(1, 5))):
+        world.submit(
+            f"j{number}",
+            draw(st.integers(1, 4)),
+            team=draw(st.sampled_from("bbcd")),
+            gpu_types=draw(st.sampled_from(((), (), ("h100",), ("a100",)))),
+            preemptible=draw(st.integers(0, 3)) == 0,
+        )
+    return world
+
+
+@settings(max_examples=150)
+@given(floored(), st.data())
+def test_what_is_decided_follows_from_the_jobs_and_not_from_what_the_log_says_of_them(
+    world: World, data: st.DataObject
+) -> None:
+    """Floors follow what is wanted, and that what the log says: it must not come back from there, round after round."""
+    codes = st.sampled_from((HoldCode.NOT_EVALUATED, HoldCode.EXCEEDS_FLOOR, HoldCode.OVER_FLOOR, HoldCode.NO_ROOM))
+    first = decide(world.cluster, world.tick())
+    for job in list(world.cluster.jobs.values()):
+        world.add(JobHeld(at=world.at, team=job.team, job_id=job.job_id, code=data.draw(codes)))
+    world.wait(60)
+    again = decide(world.cluster, world.tick())
+    assert let_in(again) == let_in(first)
+    world.add(*again)
+    world.wait(60)
+
+    assert decide(world.cluster, world.tick()) == []
+
+
+def let_in(events: Sequence[Event]) -> list[tuple[JobId, bool]]:
+    """The jobs that are admitted, and whether they borrow."""
+    return [(event.job_id, event.borrowing) for event in events if isinstance(event, JobAdmitted)]
 
 
 @LAW

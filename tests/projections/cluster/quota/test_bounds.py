@@ -1,6 +1,8 @@
 """What the bounds of queues let a team claim and do: one test a knob."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from events.base import JobId, TeamId
 from events.job import HoldCode
@@ -8,6 +10,7 @@ from events.queues import Bounds, Queue, QueueOrder, QueueStop
 from projections.cluster.quota.bounds import Block, Request
 from projections.cluster.quota.shares import UNBOUNDED
 from tests.projections.cluster.quota.asking import A100, H100, asking, entitled, floors, queue, standing
+from tests.queues import NAMES, TYPES, WISHES, Wishes, documents, world_of
 
 
 def test_weight_0_gets_what_none_of_the_others_wants() -> None:
@@ -207,3 +210,17 @@ def test_a_floor_over_all_types_is_not_spent_twice_by_what_cannot_be_preempted()
     assert standing(world).blocked(Request(TeamId("a"), (A100,), 1, preemptible=False)) == Block(
         HoldCode.OVER_FLOOR, "a", 8, 8
     )
+
+
+@settings(max_examples=60)
+@given(documents(), WISHES, st.sampled_from(NAMES), st.integers(1, 40), st.booleans())
+def test_what_exceeds_a_bound_is_what_no_wishes_could_let_in(
+    queues: tuple[Queue, ...], wishes: Wishes, team: str, gpus: int, preemptible: bool
+) -> None:
+    """Said of a job where it is never let in, and nowhere else: else a job that it is said of could be let in all the same."""
+    now = standing(world_of(queues, [*wishes, ("f", TYPES[0], 1)]))
+    for gpu_types in ((), (A100,), (H100,), (H100, A100)):
+        block = now.blocked(Request(TeamId(team), gpu_types, gpus, preemptible=preemptible))
+        exceeds = block is not None and block.code in {HoldCode.EXCEEDS_LIMIT, HoldCode.EXCEEDS_FLOOR}
+        assert exceeds == now.never(TeamId(team), gpu_types, gpus, preemptible=preemptible)
+        assert not exceeds or (block is not None and gpus > block.bound)

@@ -51,6 +51,24 @@ def test_floors_come_first(queues: tuple[Queue, ...], wishes: Wishes) -> None:
 
 
 @LAW
+@given(documents(), WISHES, WISHES)
+def test_the_highest_floors_are_no_lower_than_those_of_any_wishes(
+    queues: tuple[Queue, ...], wishes: Wishes, others: Wishes
+) -> None:
+    """And are the same for all wishes of the same teams."""
+    idle = [(team, TYPES[0], 1) for team in (*NAMES, "f")]
+    highest = []
+    for some in (wishes, others):
+        world = world_of(queues, [*some, *idle])
+        shares = Standing(world.cluster, world.at)._shares
+        highest.append({gpu_type: dict(shares.highest_floors(gpu_type)) for gpu_type in TYPES})
+        for gpu_type in TYPES:
+            for name, floor in shares.floors(gpu_type).items():
+                assert floor <= highest[-1][gpu_type][name]
+    assert highest[0] == highest[1]
+
+
+@LAW
 @given(documents(("floor",)), WISHES)
 def test_nothing_that_is_wanted_stays_idle(queues: tuple[Queue, ...], wishes: Wishes) -> None:
     """Work conserving, where no bound forbids it."""

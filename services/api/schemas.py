@@ -31,6 +31,12 @@ class Taken(BaseModel):
 class SubmitBody(Taken):
     """A job to run."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"spec": {"command": ["python3", "train.py"], "gpus": 16}, "team": "vision", "key": "train-1"}]
+        }
+    )
+
     spec: dict[str, Any] = Field(description="The job: see /schemas/job_spec.json.")
     team: str = Field(
         "", description=f"Whose job it is; else the header Muster-Team, else the spec's, else {TEAM_DEFAULT}."

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Final
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from services.api.schemas import Taken
 from services.gate.names import KEY_MAX
@@ -25,6 +25,15 @@ Secret = Annotated[str, Field(max_length=100, description="whsec_ and base64 of 
 class WebhookBody(Taken):
     """An endpoint to send events to, from now on."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"url": "https://hooks.example/muster", "types": ["job.*"], "teams": ["vision"], "key": "hooks-1"},
+                {"url": "https://hooks.example/bills", "types": ["credit.committed"], "accounts": ["vision-2026"]},
+            ]
+        }
+    )
+
     url: str = Field(max_length=URL_MAX, description="https://…; http:// only into networks that an operator allows.")
     types: Annotated[list[str], Field(min_length=1, max_length=PATTERNS_MAX, description=TYPES)]
     teams: Names = Field([], description="Only jobs of these teams.")
@@ -36,6 +45,8 @@ class WebhookBody(Taken):
 
 class WebhookChange(Taken):
     """What is to be otherwise from now on; what is left out stays."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"types": ["job.*", "credit.*"]}, {"enabled": False}]})
 
     url: str | None = Field(None, max_length=URL_MAX)
     types: Annotated[list[str], Field(min_length=1, max_length=PATTERNS_MAX)] | None = None
@@ -54,6 +65,10 @@ class RotateBody(Taken):
 
 class ReplayBody(Taken):
     """What to send again: events behind `after` and before `before`."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"after": "2h ago"}, {"after": "1:27", "before": "1:90"}]}
+    )
 
     after: str = Field(max_length=60, description="A time, as 2026-01-31T14:30:00Z or 2h ago, or a position, as 1:27.")
     before: str = Field("", max_length=60, description="Likewise; empty: all until now.")

@@ -59,7 +59,7 @@ async def kept(here: Here) -> AsyncIterator[Connection]:
         raise trouble(HTTPStatus.CONFLICT, fault.code, fault.sentence, fault.hint) from fault
 
 
-@router.post("", status_code=HTTPStatus.CREATED)
+@router.post("", status_code=HTTPStatus.CREATED, summary="Add Webhook")
 async def add(body: schemas.WebhookBody, here: InHere, who: Who, response: Response) -> schemas.WebhookMade:
     """Send events to a URL from now on. The answer shows the secret that signs them, once."""
     secret = _secret(body.secret)
@@ -87,7 +87,7 @@ async def add(body: schemas.WebhookBody, here: InHere, who: Who, response: Respo
     return schemas.WebhookMade(**_fields(before), secret="", repeated=True)
 
 
-@router.get("")
+@router.get("", summary="List Webhooks")
 async def listed(here: InHere) -> schemas.Webhooks:
     """All endpoints, oldest first."""
     async with kept(here) as conn:
@@ -96,7 +96,7 @@ async def listed(here: InHere) -> schemas.Webhooks:
     return schemas.Webhooks(webhooks=[schemas.Webhook(**_fields(one)) for one in found], position=position)
 
 
-@router.get("/{endpoint_id}")
+@router.get("/{endpoint_id}", summary="Get Webhook")
 async def one(endpoint_id: str, here: InHere) -> schemas.WebhookDetail:
     """One endpoint, with how many deliveries are in each state and its last replays."""
     async with kept(here) as conn:
@@ -109,7 +109,7 @@ async def one(endpoint_id: str, here: InHere) -> schemas.WebhookDetail:
         )
 
 
-@router.patch("/{endpoint_id}")
+@router.patch("/{endpoint_id}", summary="Change Webhook")
 async def change(endpoint_id: str, body: schemas.WebhookChange, here: InHere) -> schemas.Webhook:
     """Change what an endpoint gets, or stop it and let it go on. What happens while it is stopped, it does not get."""
     if body.url is not None:
@@ -135,7 +135,7 @@ async def change(endpoint_id: str, body: schemas.WebhookChange, here: InHere) ->
     return schemas.Webhook(**_fields(to))
 
 
-@router.delete("/{endpoint_id}")
+@router.delete("/{endpoint_id}", summary="Remove Webhook")
 async def remove(endpoint_id: str, here: InHere) -> schemas.WebhookRemoved:
     """Send no more to an endpoint, and forget it, with its secrets and deliveries."""
     async with kept(here) as conn:
@@ -144,7 +144,7 @@ async def remove(endpoint_id: str, here: InHere) -> schemas.WebhookRemoved:
     return schemas.WebhookRemoved(endpoint_id=endpoint_id)
 
 
-@router.post("/{endpoint_id}:rotate")
+@router.post("/{endpoint_id}:rotate", summary="Rotate Secret")
 async def rotate(endpoint_id: str, here: InHere, body: schemas.RotateBody | None = None) -> schemas.Rotated:
     """Sign with another secret from now on, and for a while with those before it too, in the same header."""
     asked = body or schemas.RotateBody()
@@ -156,7 +156,7 @@ async def rotate(endpoint_id: str, here: InHere, body: schemas.RotateBody | None
     return schemas.Rotated(endpoint_id=endpoint_id, secret=spell_secret(secret), until=until, repeated=not made)
 
 
-@router.post("/{endpoint_id}:test", status_code=HTTPStatus.ACCEPTED)
+@router.post("/{endpoint_id}:test", status_code=HTTPStatus.ACCEPTED, summary="Send Test")
 async def test(endpoint_id: str, here: InHere, who: Who) -> schemas.Tested:
     """Send an event of type musterbook.webhook.test.v1, whatever the endpoint wants, as any other is sent."""
     webhook_id, now = f"test-{uuid4().hex}", here.clock.now()
@@ -167,7 +167,7 @@ async def test(endpoint_id: str, here: InHere, who: Who) -> schemas.Tested:
     return schemas.Tested(endpoint_id=endpoint_id, webhook_id=webhook_id)
 
 
-@router.get("/{endpoint_id}/deliveries")
+@router.get("/{endpoint_id}/deliveries", summary="List Deliveries")
 async def sent(endpoint_id: str, here: InHere, which: Annotated[schemas.Deliver, Query()]) -> schemas.Deliveries:
     """What became of the events to an endpoint, newest first."""
     until = NEWEST if which.until is None else Position(which.until)
@@ -184,7 +184,7 @@ async def sent(endpoint_id: str, here: InHere, which: Annotated[schemas.Deliver,
     )
 
 
-@router.post("/{endpoint_id}:replay", status_code=HTTPStatus.ACCEPTED)
+@router.post("/{endpoint_id}:replay", status_code=HTTPStatus.ACCEPTED, summary="Replay Events")
 async def replay(endpoint_id: str, body: schemas.ReplayBody, here: InHere, who: Who) -> schemas.Replayed:
     """Send a range of the log to an endpoint again: what it wants of that, under the ids that it may have seen before."""
     try:

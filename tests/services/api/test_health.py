@@ -83,6 +83,9 @@ async def test_the_openapi_document_names_every_field(cell: Cell) -> None:
     job = document["components"]["schemas"]["Job"]
     assert set(job["properties"]) >= {"job_id", "state", "reason", "gpus", "exit_code", "position"}
     assert set(document["paths"]["/v1/jobs"]["post"]["responses"]) >= {"201", "4XX", "5XX"}
+    bodies = ("SubmitBody", "GrantBody", "AdjustBody", "WebhookBody", "WebhookChange", "ReplayBody")
+    assert [name for name in bodies if not document["components"]["schemas"][name].get("examples")] == []
+    assert document["paths"]["/v1/webhooks"]["get"]["summary"] == "List Webhooks"
     assert (await cell.http.get("/docs")).status_code == 200
 
 

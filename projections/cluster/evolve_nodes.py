@@ -158,7 +158,9 @@ def _released(cluster: Cluster, e: GpusReleased, recorded: Recorded) -> None:
     freed = (node.held[e.run_id] & e.slots).bit_count()
     run = leaving(cluster.runs[e.run_id], cluster.credits.bills.get(e.run_id), freed, recorded.at)
     if e.run_id not in after.held:
-        run = replace(run, released=run.released | run.bit(e.node_id))
+        # That its GPUs came back without a word how it ended there is what ended it: it is taken as lost.
+        evidence = run.evidence if run.ended & run.bit(e.node_id) else _with(run, recorded)
+        run = replace(run, released=run.released | run.bit(e.node_id), evidence=evidence)
     put_run(cluster, run)
 
 

@@ -94,12 +94,13 @@ def _renewals(cluster: Cluster, tick: Tick, till: Till) -> list[Event]:
     """
     events: list[Event] = []
     runs = 0
+    by_the_log = (cluster.at or tick.at).timestamp()  # our own clock may be far ahead
     for cover in sorted(cluster.credits.covered.groups()):
         lead = 0 if cover.declared else lead_s(cluster.policy)
         for (stop, *_), run_id in cluster.credits.covered.line(cover):
             if stop - lead > tick.at.timestamp() or runs == RENEWED_MAX:
                 break
-            late_s = tick.at.timestamp() - (stop - lead)
+            late_s = by_the_log - (stop - lead)
             said = _renewed(cluster.credits.bills[run_id], cluster.policy, till, late_s=late_s)
             if cover.short and not said:
                 break
@@ -113,7 +114,7 @@ def _renewed(bill: Bill, policy: PolicySet, till: Till, *, late_s: float) -> lis
 
     Where nobody decided for long, as many as it takes to be in time for the next: what was used meanwhile is paid for.
     """
-    whole_s = min(instalment_s(policy) * (1 + int(late_s // instalment_s(policy))), RUNTIME_MAX_S)
+    whole_s = min(instalment_s(policy) * (1 + max(0, int(late_s // instalment_s(policy)))), RUNTIME_MAX_S)
     more_s = _payable_s(bill, whole_s, till)
     if bill.running_out is not None and more_s < min(whole_s, lead_s(policy)):
         return []  # it was told, and what came since is not worth a record

@@ -86,13 +86,14 @@ def _window_faults(books: Books, charge: Charge, e: UsageRecorded) -> Iterator[s
         yield "it is settled"
     due_us = _due_us(books, charge, charge.over) if charge.over is not None else NO_BOUND
     bears = books.credit.policies.at(books.decided_at).uncovered is Bearer.ACCOUNT
-    least = max(charge.recorded_us, min(charge.used_us(e.ended), due_us))
+    used = min(charge.used_us(e.ended), due_us)
+    least = max(charge.recorded_us, used)
     most = max(charge.recorded_us, min(charge.used_us(e.ended, decided_at=books.decided_at), due_us))
     after_us, after = charge.recorded_us + e.gpu_us, charge.recorded_micro + e.amount_micro
     if not least <= after_us <= most:
         yield f"{after_us} GPU-microseconds until {e.ended}, counted are {least if least == most else (least, most)}"
     cap = cost(due_us, charge.nano) if bears else min(cost(due_us, charge.nano), charge.rest)
-    low, high = (max(charge.recorded_micro, min(cost(us, charge.nano), cap)) for us in (least, most))
+    low, high = (max(charge.recorded_micro, min(cost(us, charge.nano), cap)) for us in (used, most))
     if not low <= after <= high:
         yield f"{after} until {e.ended}, so much costs {low if low == high else (low, high)}"
 

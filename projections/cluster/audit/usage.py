@@ -103,6 +103,7 @@ def _released(books: Books, recorded: Recorded, e: GpusReleased) -> None:
         del there[e.run_id]
     if (charge := credit.charges.get(e.run_id)) is not None:
         charge.leave(freed.bit_count(), recorded.at, recorded)
+        charge.witnesses.add(recorded.id)
 
 
 def _joined(books: Books, recorded: Recorded, e: NodeJoined) -> None:

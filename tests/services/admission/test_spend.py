@@ -1,6 +1,7 @@
 """What accounts pay before any new job: debts, downward corrections, and more for runs that go on."""
 
 import math
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from msgspec.structs import replace
 from events.accounts import Account
 from events.base import AccountId, JobId, TeamId
 from events.credit import AdjustCause, AskRefused, CreditAdjusted, CreditRenewed, CreditsRunningOut
+from events.head import LeadershipTaken
 from events.policy import Bearer, Overrun
 from projections.cluster.charging import WORD_S
 from projections.cluster.credit.keep import put_debt
@@ -63,6 +65,7 @@ def test_what_was_used_while_nobody_decided_is_paid_for_at_once(instalment: int,
     """By one record a run, however short instalments are: a run that ends a moment later has used nothing uncovered."""
     world = running(1_000, policy={"instalment_s": instalment}, stop_grace_s=0)
     world.wait(away_s)
+    world.add(LeadershipTaken(at=world.at, instance="a", version=""))
     assert [kind for kind, _ in told(world.round()) if kind == RENEWED] == [RENEWED]
     bill, lead = world.bill(JobId("job")), lead_s(world.cluster.policy)
     assert bill.covered_until is not None
@@ -75,10 +78,21 @@ def test_what_was_used_while_nobody_decided_is_paid_for_at_once(instalment: int,
     World.assert_sound(world)
 
 
+def test_a_clock_that_is_far_ahead_reserves_no_more_than_an_instalment_at_a_time() -> None:
+    """By the log, it is not that late."""
+    world = running(1_000_000)
+    ahead = replace(world.tick(), at=world.at + timedelta(days=400))
+
+    (renewed, *_) = spend(world.cluster, ahead, Till(world.cluster, ahead))
+    assert isinstance(renewed, CreditRenewed)
+    assert renewed.covers_s == HOUR_S
+
+
 def test_what_an_account_cannot_pay_of_that_is_told_of() -> None:
     """As much as it can is paid for."""
     world = running(20, policy={"instalment_s": 60}, stop_grace_s=0)
     world.wait(3 * HOUR_S)
+    world.add(LeadershipTaken(at=world.at, instance="a", version=""))
     said = told(world.round())
 
     assert [entry for entry in said if entry[0] in (RENEWED, RUNNING_OUT)] == [(RENEWED, 19.866667), (RUNNING_OUT, 0.0)]

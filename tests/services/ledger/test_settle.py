@@ -128,6 +128,21 @@ def test_what_a_lost_node_cost_a_run_is_waived_as_the_policy_says(waived: Waived
     world.assert_sound()
 
 
+def test_gpus_that_come_back_without_a_word_are_evidence_of_that() -> None:
+    """It is taken as lost: what it used is waived as the policy says, and the refund names what proves it."""
+    world = Purse({"n1": 2}, waived_failed=Waived.ALL)
+    job = world.paid("job", on={"n1": 2}, max_runtime_s=7_200)
+    world.round()
+    world.wait(1_800)
+    world.release(job)
+    released = world.records[-1].id
+    world.round()
+
+    waived = next(refund for refund in refunds(world) if refund.cause is RefundCause.INTERRUPTED)
+    assert (waived.amount_micro, waived.evidence) == (CREDIT, (released,))
+    world.assert_sound()
+
+
 def test_a_new_leader_makes_no_silence_shorter() -> None:
     """It counts anew since it began to listen; a node that was suspect by then was heard last before."""
     world = Purse({"n1": 2}, waived_failed=Waived.NONE)

@@ -13,6 +13,7 @@ from events.node import EndReason
 from events.period import PeriodClosed
 from events.policy import Bearer, Waived
 from services.ledger import usage
+from tests.clusters import names
 from tests.purses import CREDIT, GPU_HOUR_US, Purse
 from tests.services.ledger.test_settle import save
 
@@ -314,3 +315,20 @@ def test_however_many_records_there_are_they_add_up_to_one_rounding(waits: list[
     assert min(e.amount_micro for e in records(world)) >= 0
     assert committed.ended - committed.began == timedelta(seconds=sum(waits))
     assert isinstance(committed.began, datetime)
+
+
+def test_hours_that_a_node_was_silent_in_add_nothing_to_what_was_recorded_as_far_as_it_was_covered() -> None:
+    """The first hour was covered in part; then it is, and by then the node is lost that was heard last in it."""
+    world = Purse({"n1": 2}, instalment_s=60, waived_failed=Waived.NONE)
+    world.paid("job", on={"n1": 2}, covers_s=60)
+    world.round()
+    world.wait(2 * 3_600 + 20)
+    assert "UsageRecorded" in names(world.round())
+    world.round({NodeId("n1"): 5_400.0})
+    world.rounds()
+    world.join("n1", 2)
+    world.rounds()
+
+    assert not world.cluster.credits.bills
+    assert sum(record.gpu_us for record in records(world)) == 2 * 1_820 * 1_000_000
+    world.assert_sound()

@@ -112,7 +112,7 @@ class AccountAsks:
             )
         if asked.amount_micro > commit.amount_micro:
             most, given = spelled_credits(commit.amount_micro), spelled_credits(asked.amount_micro)
-            return invalid(f"credits: {given} is more than the {most} that run {commit.run_id} was charged")
+            return invalid(f"credits: {given} is more than the {most} that were committed for run {commit.run_id}")
         return replace(asked, refunds_entry=commit.entry, refunds_micro=commit.amount_micro)
 
 

@@ -161,7 +161,7 @@ async def test_a_refund_of_what_is_no_commit_of_the_account_is_refused(gate: Gat
         (
             adjust("80.000001", refunds=position),
             RefusalCode.INVALID,
-            "credits: 80.000001 is more than the 80 that run jaaaaaaaaaaaaa-1 was charged",
+            "credits: 80.000001 is more than the 80 that were committed for run jaaaaaaaaaaaaa-1",
         ),
     ):
         answer = refused(await gate.ask_account(ask, BY))

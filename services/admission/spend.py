@@ -17,6 +17,7 @@ from services.admission.till import Till
 
 PAID_MAX: Final = 1_000  # debts, and asks, in one round; the rest is the next round's
 RENEWED_MAX: Final = 1_000  # runs, likewise
+LOOKED_AT_MAX: Final = 1_000  # runs for which one account is asked, some in vain
 LEAD_MAX_S: Final = 600  # so long before a run would be told to stop, more is reserved for it
 
 
@@ -90,22 +91,22 @@ def _renewals(cluster: Cluster, tick: Tick, till: Till) -> list[Event]:
     """More for runs that may soon need it, the first to need it first; a word about those that cannot have it.
 
     A run beyond its declared runtime is asked about when that is over, since it may well end by then. Of those that
-    were told of, the first stands for all of its account: while it cannot be renewed, none is.
+    were told of, the first stands for all of its account where that has nothing; else a smaller one may be paid for.
     """
     events: list[Event] = []
     runs = 0
     by_the_log = (cluster.at or tick.at).timestamp()  # our own clock may be far ahead
     for cover in sorted(cluster.credits.covered.groups()):
         lead = 0 if cover.declared else lead_s(cluster.policy)
-        for (stop, *_), run_id in cluster.credits.covered.line(cover):
+        for (stop, *_), run_id in islice(cluster.credits.covered.line(cover), LOOKED_AT_MAX):
             if stop - lead > tick.at.timestamp() or runs == RENEWED_MAX:
                 break
             late_s = by_the_log - (stop - lead)
             said = _renewed(cluster.credits.bills[run_id], cluster.policy, till, late_s=late_s)
-            if cover.short and not said:
+            if cover.short and not said and till.headroom(cover.short) <= 0:
                 break
             events += said
-            runs += 1
+            runs += bool(said)
     return events
 
 
@@ -115,9 +116,10 @@ def _renewed(bill: Bill, policy: PolicySet, till: Till, *, late_s: float) -> lis
     Where nobody decided for long, as many as it takes to be in time for the next: what was used meanwhile is paid for.
     """
     whole_s = min(instalment_s(policy) * (1 + max(0, int(late_s // instalment_s(policy)))), RUNTIME_MAX_S)
-    more_s = _payable_s(bill, whole_s, till)
-    if bill.running_out is not None and more_s < min(whole_s, lead_s(policy)):
+    least_s = min(whole_s, lead_s(policy))
+    if bill.running_out is not None and not till.covers(bill.account, _more_micro(bill, least_s)):
         return []  # it was told, and what came since is not worth a record
+    more_s = _payable_s(bill, whole_s, till)
     events: list[Event] = []
     of_run = OfRun(reservation=bill.reservation, run_id=bill.run_id, job_id=bill.job_id)
     if more_s:

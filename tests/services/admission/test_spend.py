@@ -13,6 +13,7 @@ from events.accounts import Account
 from events.base import AccountId, JobId, TeamId
 from events.credit import AdjustCause, AskRefused, CreditAdjusted, CreditRenewed, CreditsRunningOut
 from events.head import LeadershipTaken
+from events.job import RunStopping
 from events.policy import Bearer, Overrun
 from projections.cluster.charging import WORD_S
 from projections.cluster.credit.keep import put_debt
@@ -270,6 +271,23 @@ def test_a_correction_may_use_the_overdraft() -> None:
     world.adjust(-5 * CREDIT)
     world.round()
     assert world.book().balance == -5 * CREDIT
+
+
+def test_a_run_that_an_account_can_pay_for_goes_on_though_a_larger_one_beside_it_ends() -> None:
+    """Both were told of, and both end at the same time; what came since pays for one of them."""
+    world = Purse({"n1": 9}, granted=9)
+    for name, gpus in (("large", 8), ("small", 1)):
+        world.submit(name, gpus)
+    world.round()
+    for name in ("large", "small"):
+        world.start(JobId(name))
+    world.wait(HOUR_S - 300)
+    assert [kind for kind, _ in told(world.round())].count(RUNNING_OUT) == 2
+    world.grant(CREDIT)
+    assert told(world.round()) == [("CreditGranted", 1.0), (RENEWED, 1.0)]
+    world.wait(290)
+    assert [event.job_id for event in world.round() if isinstance(event, RunStopping)] == ["large"]
+    World.assert_sound(world)
 
 
 # Debts

@@ -18,9 +18,10 @@ from projections.cluster.job import RUNTIME_MAX_S, Job
 from projections.cluster.quota.tree import Tree
 from projections.cluster.state import Cluster
 
-AMOUNT_MAX: Final = (
-    1 << 62
-)  # micro-credits, and nano-credits for an hour, that a record can hold: what costs more is never paid
+AMOUNT_MAX: Final = 1 << 62  # micro-credits that a record can hold: what costs more is never paid
+# Nano-credits for an hour of a GPU; the gate takes no price of so much. At a higher one, what a gang used beyond its
+# reservation could be more than a record can hold, and deciding would stop at that.
+RATE_MAX: Final = 1 << 43
 
 
 class Market(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,7 +152,7 @@ def _rates(market: Market, prices: PriceList, spec: JobSpec) -> tuple[Rate, ...]
     rates = []
     for gpu_type in may_get(market, spec.gpu_types):
         rate = rate_of(prices, gpu_type, spec.priority)
-        if rate is None or rate.nano_per_gpu_hour > AMOUNT_MAX:
+        if rate is None or rate.nano_per_gpu_hour > RATE_MAX:
             return None
         rates.append(rate)
     return tuple(rates)

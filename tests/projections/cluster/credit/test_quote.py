@@ -14,9 +14,11 @@ from events.policy import ChargeFrom, PolicySet
 from events.prices import ClassFactor, GpuPrice, PriceList, PricesSet
 from events.queues import Queue
 from projections.cluster.credit.payers import Payers
-from projections.cluster.credit.quote import Market, Quote, may_get, quote, reservation
+from projections.cluster.credit.price import cost_micro
+from projections.cluster.credit.quote import AMOUNT_MAX, RATE_MAX, Market, Quote, may_get, quote, reservation
 from projections.cluster.job import RUNTIME_MAX_S, Job, shape_of
 from projections.cluster.quota.tree import Tree
+from services.gate.prices import RATE_MAX as GATE_MAX
 
 AT = datetime(2026, 5, 1, tzinfo=UTC)
 CREDIT = 1_000_000
@@ -108,6 +110,7 @@ def test_an_account_that_may_not_be_charged_is_told_of() -> None:
         (PriceList(prices=(H100,)),),  # none for a100
         (replace(LIST, effective_from=AT + timedelta(seconds=1)),),  # none yet
         (PriceList(prices=(GpuPrice("", 1 << 62),)),),  # times the factor of one in thousandths, no record can hold it
+        (PriceList(prices=(GpuPrice("", RATE_MAX // 1_000 + 1),)),),  # nor what much use at it would cost
     ],
 )
 def test_a_type_without_a_price_is_told_of(lists: tuple[PriceList, ...]) -> None:
@@ -145,3 +148,12 @@ def test_a_quote_says_all_of_a_reservation_but_its_entry() -> None:
     job = Job(job_id=JobId("j1"), team=TeamId("t"), spec=what, shape=shape_of(what), submitted=Position(3), attempt=2)
     event = CreditReserved(at=AT, account=AccountId("a"), entry=1, **reservation(job, quoted(market(), what)))
     assert (event.run_id, event.gpus, event.covers_s, event.step_s) == ("j1-3", 8, 60, 60)
+
+
+def test_no_price_is_so_high_that_what_a_large_gang_uses_in_years_is_more_than_a_record_can_hold() -> None:
+    """What the gate takes has a price, and 10,000 GPUs may run at any that there is for five years."""
+    highest = PriceList(prices=(GpuPrice("", GATE_MAX * 1_000_000),))
+    found = quoted(market(highest), spec(1, max_runtime_s=3_600))
+
+    assert found.amount_micro == GATE_MAX * 1_000_000
+    assert cost_micro(10_000 * 5 * 366 * 86_400 * 1_000_000, RATE_MAX) < AMOUNT_MAX

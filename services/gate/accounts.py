@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Final
 
+from msgspec.structs import replace
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
 from events.accounts import Account, AccountsSet
@@ -94,14 +95,18 @@ def accounts_oddities(
     return told
 
 
+def kept_closed(before: AccountsSet | None, after: AccountsSet) -> AccountsSet:
+    """`after`, with the months that are closed by `before` where it names none: a file need not be edited each month."""
+    return after if after.closed_through or before is None else replace(after, closed_through=before.closed_through)
+
+
 def takes_back(before: AccountsSet | None, after: AccountsSet, closed: Collection[AccountId]) -> list[Wrong]:
-    """What `after` would take back though it is for ever: months that are closed, and accounts that the log calls `closed`."""
+    """What `after`, with its months `kept_closed`, would take back though it is for ever: months, and accounts that the log calls `closed`."""
     found: list[Wrong] = []
     month = before.closed_through if before else ""
     if after.closed_through < month:
-        told = f"is {after.closed_through}, earlier than {month}" if after.closed_through else "is missing"
-        hint = f"write closed_through: {month}, or a later month"
-        found.append((f"closed_through: {told}; months up to {month} are closed, for ever", hint))
+        told = f"is {after.closed_through}, earlier than {month}; months up to {month} are closed, for ever"
+        found.append((f"closed_through: {told}", f"leave it out, or write {month}, or a later month"))
     for number, account in enumerate(after.accounts):
         if account.name in closed and not account.closed:
             told = f"accounts.{number}.closed: account {account.name} was closed, for ever"
@@ -228,7 +233,8 @@ class AccountsTyped(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", title="Accounts")
 
     closed_through: Annotated[str, BeforeValidator(_month)] = Field(
-        "", description="Months up to this one are closed, for ever: 2026-10. Never an earlier one than before."
+        "",
+        description="Months up to this one are closed, for ever: 2026-10. Left out: as before. Never an earlier one.",
     )
     accounts: Annotated[tuple[AccountTyped, ...], BeforeValidator(_list)] = Field(
         strict=False, description="Of several that list a queue, the first pays; [] for none."

@@ -17,7 +17,14 @@ from events.prices import PricesSet
 from events.queues import QueuesSet
 from runtime.clock import Clock
 from services.gate import queue_tree
-from services.gate.accounts import accounts_changes, accounts_document, accounts_oddities, checked_accounts, takes_back
+from services.gate.accounts import (
+    accounts_changes,
+    accounts_document,
+    accounts_oddities,
+    checked_accounts,
+    kept_closed,
+    takes_back,
+)
 from services.gate.lane import AWAY, LOOKUPS_MAX, moved
 from services.gate.policy import checked_policy, policy_changes, policy_document, policy_oddities
 from services.gate.prices import checked_prices, priced, prices_changes, prices_document, prices_oddities
@@ -110,6 +117,8 @@ class Documents:
         """See `prepared`. Raises `Unknown`."""
         held = await self._log.last(kind.subject)
         before, position = kind.of(held), held.position if held else START
+        if isinstance(wanted, AccountsSet) and isinstance(before, AccountsSet):
+            wanted = kept_closed(before, wanted)
         if before is not None and _same(before, wanted):
             return Accepted(position=position, repeated=True, warnings=await self._warnings(wanted, before))
         if ask.replaces is not None and ask.replaces != position:

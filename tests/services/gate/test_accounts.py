@@ -23,6 +23,7 @@ from services.gate.accounts import (
     accounts_oddities,
     accounts_schema,
     checked_accounts,
+    kept_closed,
     takes_back,
 )
 
@@ -245,17 +246,25 @@ def test_what_is_closed_stays_closed() -> None:
     """An account that the log calls closed is only closed or left out; a month is never opened again."""
     before = known("{closed_through: 2026-09, accounts: []}")
     after = known("accounts: [{name: a}, {name: b}, {name: c, closed: true}]")
-    found = takes_back(before, after, {AccountId("b"), AccountId("c")})
+    found = takes_back(before, kept_closed(before, after), {AccountId("b"), AccountId("c")})
     assert [told for told, _ in found] == [
-        "closed_through: is missing; months up to 2026-09 are closed, for ever",
         "accounts.1.closed: account b was closed, for ever",
     ]
     (earlier, hint) = takes_back(before, replace(after, closed_through="2026-08"), set())[0]
     assert earlier == "closed_through: is 2026-08, earlier than 2026-09; months up to 2026-09 are closed, for ever"
-    assert hint == "write closed_through: 2026-09, or a later month"
+    assert hint == "leave it out, or write 2026-09, or a later month"
     for month in ("2026-09", "2026-10"):
         assert takes_back(before, replace(after, closed_through=month), {AccountId("c")}) == []
     assert takes_back(None, after, ()) == []
+
+
+def test_a_file_that_names_no_month_keeps_those_that_are_closed() -> None:
+    """Only that: what else it says is its own, and so is a month that it names."""
+    before = known("{closed_through: 2026-09, accounts: [{name: a}]}")
+    after, earlier = known("accounts: [{name: b}]"), known("{closed_through: 2026-08, accounts: []}")
+    assert kept_closed(before, after) == replace(after, closed_through="2026-09")
+    assert kept_closed(before, earlier) == earlier
+    assert kept_closed(None, after) == after
 
 
 def test_every_field_has_its_words_in_the_schema() -> None:

@@ -114,25 +114,29 @@ async def test_an_account_that_was_closed_is_not_opened_again(gate: Gate, log: L
 
 
 async def test_months_are_closed_once_and_stay_closed(gate: Gate, log: Ledger) -> None:
-    """Those that are over by the gate's clock, never fewer than before, whoever leaves them out."""
+    """Those that are over by the gate's clock, never fewer than before. Who names none leaves them as they are."""
     month, before = f"{CLOCK.now():%Y-%m}", "2025-12"
     assert month > before
     told = refused(await gate.set_document(accounts(one() | {"closed_through": month}), BY)).message
     assert told == f"closed_through: {month} is not over; it is {month} now"
     done = await set_accounts(gate, one() | {"closed_through": before})
     assert done.changes[-1] == f"~ closed_through: none -> {before}"
-    for less in ({}, {"closed_through": "2025-11"}, {"closed_through": ""}):
-        answer = refused(await gate.set_document(accounts(one() | less), BY))
-        assert answer.message.endswith("months up to 2025-12 are closed, for ever")
-        assert answer.hint == "write closed_through: 2025-12, or a later month"
+    answer = refused(await gate.set_document(accounts(one() | {"closed_through": "2025-11"}), BY))
+    assert answer.message.endswith("months up to 2025-12 are closed, for ever")
+    assert answer.hint == "leave it out, or write 2025-12, or a later month"
+    for same in ({}, {"closed_through": ""}):
+        assert (await set_accounts(gate, one() | same)).repeated
     assert await log.end() == done.position
+    other = await set_accounts(gate, one(overdraft=7))
+    assert not any("closed_through" in change for change in other.changes)
+    assert (await gate.documents.accounts()).document["closed_through"] == before
 
 
 async def test_all_that_would_be_taken_back_is_told_at_once(gate: Gate, log: Ledger) -> None:
     """Of every account, and the month."""
     await set_accounts(gate, DOCUMENT | {"closed_through": "2025-12"})
     await log.decided(closed(RED), closed(BLUE))
-    message = refused(await gate.set_document(accounts(DOCUMENT), BY)).message
+    message = refused(await gate.set_document(accounts(DOCUMENT | {"closed_through": "2025-11"}), BY)).message
     for place in ("closed_through", "accounts.0.closed", "accounts.1.closed"):
         assert f"{place}: " in message
 

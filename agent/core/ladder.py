@@ -5,7 +5,9 @@ from typing import Final
 from agent.core.found import Step, Trace, Why
 from events.job import JobSpec, OnLost
 
-TIME_LIMIT_SLACK_S: Final = 5.0  # the limit counts from the last rank's start, which other nodes may be late with
+TIME_LIMIT_SLACK_S: Final = (
+    5.0  # the limit counts from the start of the last rank, and other nodes may be late with theirs
+)
 ABRUPT: Final = frozenset({Why.RANK_FAILED, Why.START_FAILED})  # the gang is broken: nobody can save anything
 
 
@@ -43,4 +45,5 @@ def isolated(spec: JobSpec, silent_s: float, lost_after_s: float) -> bool:
 def over_time(trace: Trace) -> bool:
     """Whether the run reached its time limit, by this node's own share of it."""
     limit_s = trace.share.spec.max_runtime_s
-    return limit_s > 0 and trace.age_s >= limit_s + TIME_LIMIT_SLACK_S
+    slack_s = TIME_LIMIT_SLACK_S if trace.share.nodes > 1 else 0.0
+    return limit_s > 0 and trace.age_s >= limit_s + slack_s

@@ -1,10 +1,13 @@
 """The rungs of a stop, and when a node without contact begins one."""
 
 import pytest
+from msgspec.structs import replace
 
-from agent.core.found import Step, Why
-from agent.core.ladder import due, isolated, rungs_s
+from agent.core.found import Step, Trace, Why
+from agent.core.ladder import due, isolated, over_time, rungs_s
+from events.base import NodeEpoch
 from events.job import Checkpoint, JobSpec, OnLost
+from tests.agent.core.world import share_of
 
 
 def spec_of(stop_grace_s: int, checkpoint_s: int = 0, on_lost: OnLost = OnLost.RESTART) -> JobSpec:
@@ -41,3 +44,14 @@ def test_isolation_begins_twice_the_grace_before_the_node_is_lost(spec: JobSpec,
 def test_a_job_that_waits_for_its_node_is_never_isolated() -> None:
     """It is not started elsewhere, so it may go on."""
     assert not isolated(spec_of(5, on_lost=OnLost.WAIT), 1_000.0, 60.0)
+
+
+@pytest.mark.parametrize(("nodes", "limit_s"), [(1, 60.0), (2, 65.0)])
+def test_a_share_that_is_all_of_its_run_is_stopped_at_the_limit_and_others_wait_for_theirs(
+    nodes: int, limit_s: float
+) -> None:
+    """The limit counts from the last rank's start, which a node knows only if all ranks are its own."""
+    share = replace(share_of(0, max_runtime_s=60), nodes=nodes)
+    running = Trace(share=share, epoch=NodeEpoch(5))
+    assert not over_time(replace(running, age_s=limit_s - 0.1))
+    assert over_time(replace(running, age_s=limit_s))

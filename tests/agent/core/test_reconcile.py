@@ -201,7 +201,7 @@ def test_runs_of_another_boot_ended_with_it() -> None:
     [
         (replace(RUNNING, ranks=(Rank(0, Phase.EXITED, 1), UP[1])), {}, Why.RANK_FAILED),
         (replace(RUNNING, ranks=(Rank(0, Phase.REFUSED, 127), UP[1])), {}, Why.START_FAILED),
-        (replace(RUNNING, share=share_of(0, max_runtime_s=60), age_s=65.0), {}, Why.TIME_LIMIT),
+        (replace(RUNNING, share=share_of(0, max_runtime_s=60), age_s=60.0), {}, Why.TIME_LIMIT),
         (RUNNING, {"silent_s": 50.0, "lost_after_s": 60.0}, Why.ISOLATED),
         (replace(RUNNING, epoch=NodeEpoch(4)), {}, Why.DEAD_EPOCH),
     ],

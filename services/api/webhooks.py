@@ -158,7 +158,7 @@ async def rotate(endpoint_id: str, here: InHere, body: schemas.RotateBody | None
 
 @router.post("/{endpoint_id}:test", status_code=HTTPStatus.ACCEPTED, summary="Send Test")
 async def test(endpoint_id: str, here: InHere, who: Who) -> schemas.Tested:
-    """Send an event of type musterbook.webhook.test.v1, whatever the endpoint wants, as any other is sent."""
+    """Send an event of type musterbook.webhook.test.v1, whatever the endpoint wants, signed as any other; once."""
     webhook_id, now = f"test-{uuid4().hex}", here.clock.now()
     async with kept(here) as conn:
         found = await _enabled(conn, endpoint_id)

@@ -209,7 +209,7 @@ def rotate(webhook: Webhook, *, grace: Grace = 86_400, as_json: AsJson = False, 
 
 @app.command("test")
 def try_out(webhook: Webhook, *, as_json: AsJson = False, api_url: ApiUrl = "") -> None:
-    """Send a test event to it, and wait for what comes back. Exit code 1 where that is not a 2xx."""
+    """Send a test event to it, once, and wait for what comes back. Exit code 1 where that is not a 2xx."""
     with connect(api_url) as client:
         webhook_id = client.post(f"{_path(webhook)}:test", {}, thing=webhook)["webhook_id"]
         found = _tried(client, webhook, str(webhook_id))

@@ -45,10 +45,10 @@ class Verdict(NamedTuple):
     gone: bool = False  # the endpoint is disabled
 
 
-def judge(answer: Answer, *, attempts: int, now: datetime, chance: float) -> Verdict:
+def judge(answer: Answer, *, attempts: int, now: datetime, chance: float, once: bool = False) -> Verdict:
     """What follows from the answer to attempt number `attempts`, from 1. `chance` is from 0 up to 1.
 
-    Only 2xx is success. A redirect is not followed: it fails like all else.
+    Only 2xx is success. A redirect is not followed: it fails like all else. `once`: no other attempt is made.
     """
     assert attempts >= 1
     assert 0 <= chance <= 1
@@ -58,7 +58,7 @@ def judge(answer: Answer, *, attempts: int, now: datetime, chance: float) -> Ver
         return Verdict(State.DISABLED, gone=True)
     asked_s = min(answer.retry_after_s or 0.0, RETRY_AFTER_MAX_S)
     throttled = answer.status in THROTTLING
-    if attempts >= ATTEMPTS_MAX:
+    if once or attempts >= ATTEMPTS_MAX:
         return Verdict(
             State.FAILED, quiet_until=now + timedelta(seconds=max(asked_s, DELAYS_S[1])) if throttled else None
         )

@@ -105,6 +105,11 @@ def test_a_test_says_what_came_back(network: Network) -> None:
     done = invoke(network, "test", "wabc")
     assert isinstance(done.exception, Failure)
     assert "was not delivered: no way" in str(done.exception)
+    failed = DELIVERY | {"position": 0, "state": "failed", "last_status": 500, "last_problem": ""}
+    network.answers[:] = [tested, (200, {"deliveries": [failed]})]
+    done = invoke(network, "test", "wabc")
+    assert (done.exit_code, done.stdout) == (1, "failed 500\n")
+    assert "was not delivered: it answered 500" in str(done.exception)
 
 
 def test_deliveries_are_listed(network: Network) -> None:

@@ -13,7 +13,7 @@ from events.log.port import Unknown
 from projections.tables.rebuild import rebuild
 from runtime.fault import Fault
 from services.main.parts import first_of, sending
-from services.webhooks import endpoints, reached
+from services.webhooks import deliveries, endpoints, reached
 from services.webhooks.deliveries import AT_ONCE_MAX, LEASE_S
 from services.webhooks.post import Post
 from services.webhooks.run import AGAIN_S, Webhooks
@@ -64,6 +64,22 @@ async def test_what_fails_is_tried_again_when_it_is_time(sender: Sender, receive
     assert times[0] < times[1] < times[2]
     (delivery,) = await sender.deliveries()
     assert (delivery.attempts, delivery.last_status) == (3, 200)
+
+
+async def test_a_test_is_tried_once(sender: Sender, receiver: Receiver) -> None:
+    """What came back is all that is wanted of it: nothing is sent for days to a receiver that somebody tries out."""
+    receiver.answers += ["500 Internal Server Error"]
+    await sender.endpoint(receiver.url)
+    async with sender.pool.acquire() as conn:
+        await deliveries.add_test(conn, "w1", "test-1", document=b"{}", now=sender.clock.now())
+    async with sender.running():
+        await sender.settled(1, "failed")
+        sender.clock.advance(DELAYS_S[1] * 1.1)
+        await sender.submit()
+        await sender.settled(1)
+    (tested,) = [one for one in await sender.deliveries() if one.webhook_id == "test-1"]
+    assert (tested.attempts, tested.last_status) == (1, 500)
+    assert receiver.ids.count("test-1") == 1
 
 
 async def test_after_the_last_attempt_it_has_failed(sender: Sender) -> None:

@@ -68,6 +68,13 @@ class Gone(NamedTuple):
     told: bool  # only then: they counted, as far as anybody knew, beyond `until`
 
 
+class Loss(NamedTuple):
+    """That a life of a node was declared over, and by which round: as of what that decided."""
+
+    epoch: NodeEpoch
+    decided_at: Position
+
+
 class Over(NamedTuple):
     """How what a reservation was for ended."""
 
@@ -245,6 +252,7 @@ class CreditBooks:
     here: dict[NodeId, dict[RunId, int]] = field(default_factory=dict)  # slots of charged runs on living nodes
     lives: dict[NodeId, NodeEpoch] = field(default_factory=dict)
     silent: dict[NodeId, datetime] = field(default_factory=dict)  # suspects, and when they were heard last
+    lost: dict[NodeId, Loss] = field(default_factory=dict)  # the last of each node
     asks: dict[AskId, GrantAsked | AdjustmentAsked] = field(default_factory=dict)
     asked: set[AskId] = field(default_factory=set)  # ever
     debts: dict[Debt, int] = field(default_factory=dict)

@@ -15,7 +15,7 @@ from events.credit import (
 )
 from events.policy import Bearer, Waived
 from projections.cluster.audit.books import Books
-from projections.cluster.audit.purses import Charge, Debt, Over, cost, name_of
+from projections.cluster.audit.purses import Charge, Debt, Loss, Over, cost, name_of
 
 FOR_US: Final = RefundCause.INTERRUPTED
 FOR_OTHERS: Final = RefundCause.PREEMPTED
@@ -86,7 +86,7 @@ def _window_faults(books: Books, charge: Charge, e: UsageRecorded) -> Iterator[s
         yield "it is settled"
     due_us = _due_us(books, charge, charge.over) if charge.over is not None else NO_BOUND
     bears = books.credit.policies.at(books.decided_at).uncovered is Bearer.ACCOUNT
-    used = min(charge.used_us(e.ended), due_us)
+    used = 0 if _lost_meanwhile(books, charge) else min(charge.used_us(e.ended), due_us)
     least = max(charge.recorded_us, used)
     most = max(charge.recorded_us, min(charge.used_us(e.ended, decided_at=books.decided_at), due_us))
     after_us, after = charge.recorded_us + e.gpu_us, charge.recorded_micro + e.amount_micro
@@ -96,6 +96,16 @@ def _window_faults(books: Books, charge: Charge, e: UsageRecorded) -> Iterator[s
     low, high = (max(charge.recorded_micro, min(cost(us, charge.nano), cap)) for us in (used, most))
     if not low <= after <= high:
         yield f"{after} until {e.ended}, so much costs {low if low == high else (low, high)}"
+
+
+def _lost_meanwhile(books: Books, charge: Charge) -> bool:
+    """Whether the same round declared a node lost that the run is on.
+
+    How long it had been silent was counted on the round's clock, which is not the log's; and by the time that was written
+    the node may have said that the run had ended, or joined anew. What is recorded too little is in the next record.
+    """
+    lost, round_of = books.credit.lost, books.decided_at
+    return any(lost.get(node_id) == Loss(epoch, round_of) for node_id, epoch in charge.shares.items())
 
 
 def _uncovered(books: Books, recorded: Recorded, e: UsageUncovered) -> None:

@@ -23,7 +23,7 @@ from events.job import (
 from events.node import CheckpointSaved, GpusReleased, NodeJoined, ShareEnded, ShareStarted
 from events.policy import ChargeFrom, Overrun, PolicySet
 from projections.cluster.audit.books import Books
-from projections.cluster.audit.purses import Charge, CreditBooks, Over
+from projections.cluster.audit.purses import Charge, CreditBooks, Loss, Over
 
 SILENCE_MAX: Final = timedelta(days=366)
 ENDED_AS: Final = {
@@ -112,6 +112,7 @@ def _joined(books: Books, recorded: Recorded, e: NodeJoined) -> None:
 
 
 def _lost(books: Books, recorded: Recorded, e: NodeLost) -> None:
+    books.credit.lost[e.node_id] = Loss(e.node_epoch, books.decided_at)
     if books.credit.lives.get(e.node_id) == e.node_epoch:
         heard = _heard(recorded, e.silent_s)
         _gone(books.credit, recorded, e.node_id, min(heard, books.credit.silent.get(e.node_id, heard)))

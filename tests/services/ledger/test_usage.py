@@ -12,6 +12,7 @@ from events.job import OnLost, StopCause
 from events.node import EndReason
 from events.period import PeriodClosed
 from events.policy import Bearer, Waived
+from services.control.round import decide_all
 from services.ledger import usage
 from tests.clusters import names
 from tests.purses import CREDIT, GPU_HOUR_US, Purse
@@ -331,4 +332,30 @@ def test_hours_that_a_node_was_silent_in_add_nothing_to_what_was_recorded_as_far
 
     assert not world.cluster.credits.bills
     assert sum(record.gpu_us for record in records(world)) == 2 * 1_820 * 1_000_000
+    world.assert_sound()
+
+
+@pytest.mark.parametrize("meanwhile", ["time passes", "it ends", "it joins anew"])
+def test_the_round_that_loses_a_node_may_record_an_hour_by_its_own_clock(meanwhile: str) -> None:
+    """The log stores it later, or after what the node says of itself; what is missing then is in the next record."""
+    world = Purse({"n1": 2}, waived_failed=Waived.NONE)
+    job = world.paid("job", on={"n1": 2}, max_runtime_s=7_200)
+    world.round()
+    world.wait(3_611)
+    decided = decide_all(world.cluster, world.tick({NodeId("n1"): 100.0}))
+    assert {"NodeLost", "UsageRecorded"} <= set(names(decided))
+    world.wait(5)
+    if meanwhile == "it ends":
+        world.end(job)
+        world.release(job)
+    elif meanwhile == "it joins anew":
+        world.join("n1", 2)
+    world.add(*decided)
+    world.rounds()
+    world.join("n1", 2)
+    world.rounds()
+
+    used_s = 3_516 if meanwhile == "time passes" else 3_616
+    assert sum(record.gpu_us for record in records(world)) == 2 * used_s * 1_000_000
+    assert not [bill for bill in world.cluster.credits.bills.values() if bill.run_id == "job-1"]
     world.assert_sound()

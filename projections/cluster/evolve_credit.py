@@ -193,10 +193,14 @@ def _committed(cluster: Cluster, e: CreditCommitted, recorded: Recorded) -> None
     book, bill = _opened(cluster, e), _bill_of(cluster, e)
     _assert_unpaid(bill)
     assert e.amount_micro <= bill.reserved_micro
+    settled = _resolve(cluster, replace(bill, reserved_micro=bill.reserved_micro - e.amount_micro, committed=True))
     cluster.credits.books[e.account] = replace(
-        book, entry=e.entry, committed=book.committed + e.amount_micro, reserved=book.reserved - e.amount_micro
+        book,
+        entry=e.entry,
+        committed=book.committed + e.amount_micro,
+        reserved=book.reserved - e.amount_micro,
+        reservations=book.reservations - settled,
     )
-    _resolve(cluster, replace(bill, reserved_micro=bill.reserved_micro - e.amount_micro, committed=True))
 
 
 def _assert_unpaid(bill: Bill) -> None:
@@ -213,18 +217,20 @@ def _refunded(cluster: Cluster, e: CreditRefunded, recorded: Recorded) -> None:
     else:  # what is left, once all else is said
         assert bill.committed or bill.end.outcome is EndedAs.NEVER_PLACED
         assert e.amount_micro <= bill.reserved_micro
-    cluster.credits.books[e.account] = replace(book, entry=e.entry, reserved=book.reserved - e.amount_micro)
-    _resolve(cluster, replace(bill, reserved_micro=bill.reserved_micro - e.amount_micro))
+    settled = _resolve(cluster, replace(bill, reserved_micro=bill.reserved_micro - e.amount_micro))
+    cluster.credits.books[e.account] = replace(
+        book, entry=e.entry, reserved=book.reserved - e.amount_micro, reservations=book.reservations - settled
+    )
 
 
-def _resolve(cluster: Cluster, bill: Bill) -> None:
-    """The bill is as it is now; one that is over, and of which nothing is reserved any more, is settled."""
-    if bill.end is None or bill.reserved_micro:
+def _resolve(cluster: Cluster, bill: Bill) -> bool:
+    """The bill is as it is now. Returns whether it is settled: over, and nothing is reserved for it any more."""
+    settled = bill.end is not None and not bill.reserved_micro
+    if settled:
+        drop_bill(cluster, bill.run_id)
+    else:
         put_bill(cluster, bill)
-        return
-    drop_bill(cluster, bill.run_id)
-    book = cluster.credits.books[bill.account]
-    cluster.credits.books[bill.account] = replace(book, reservations=book.reservations - 1)
+    return settled
 
 
 def _uncovered(cluster: Cluster, e: UsageUncovered, recorded: Recorded) -> None:

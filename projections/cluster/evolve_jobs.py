@@ -28,9 +28,9 @@ from events.job import (
     RunStopping,
     StopCause,
 )
-from events.policy import ChargeFrom, Overrun
+from events.policy import Overrun
 from projections.cluster.account import account
-from projections.cluster.charging import charged, count_from, count_no_more, covers_no_more, never_placed
+from projections.cluster.charging import charged, count_no_more, covers_no_more, never_placed
 from projections.cluster.evolve_asides import ASIDE_CHANGES, assert_gang, drop_earmark, job_of
 from projections.cluster.index import (
     drop_job,
@@ -143,35 +143,29 @@ def _placed(cluster: Cluster, e: JobPlaced, recorded: Recorded) -> None:
             dead |= 1 << index
         else:
             put_slots(cluster, node.taking(e.run_id, share.slots))
-    put_run(
-        cluster,
-        Run(
-            run_id=e.run_id,
-            job_id=e.job_id,
-            attempt=e.attempt,
-            shares=e.shares,
-            ranks=e.ranks,
-            placed_at=recorded.at,
-            placed=recorded.position,
-            gpus=sum(share.slots.bit_count() for share in e.shares),
-            gpu_type=cluster.nodes[e.shares[0].node_id].gpu_type,
-            team=job.team,
-            rank=job.rank,
-            preemptible=job.spec.preemptible,
-            max_runtime_s=job.spec.max_runtime_s,
-            extends=cluster.policy.overrun is Overrun.EXTEND,
-            on_lost=job.spec.on_lost,
-            end=_after(recorded, lasts(job.spec)),
-            dead=dead,
-            clean=dead,  # it never began there: the node joined anew before it was told
-            metering=sum(s.slots.bit_count() for index, s in enumerate(e.shares) if not dead >> index & 1),
-            evidence=(recorded.id,) if dead else (),
-        ),
+    run = Run(
+        run_id=e.run_id,
+        job_id=e.job_id,
+        attempt=e.attempt,
+        shares=e.shares,
+        ranks=e.ranks,
+        placed_at=recorded.at,
+        placed=recorded.position,
+        gpus=sum(share.slots.bit_count() for share in e.shares),
+        gpu_type=cluster.nodes[e.shares[0].node_id].gpu_type,
+        team=job.team,
+        rank=job.rank,
+        preemptible=job.spec.preemptible,
+        max_runtime_s=job.spec.max_runtime_s,
+        extends=cluster.policy.overrun is Overrun.EXTEND,
+        on_lost=job.spec.on_lost,
+        end=_after(recorded, lasts(job.spec)),
+        dead=dead,
+        clean=dead,  # it never began there: the node joined anew before it was told
+        metering=sum(s.slots.bit_count() for index, s in enumerate(e.shares) if not dead >> index & 1),
+        evidence=(recorded.id,) if dead else (),
     )
-    charged(cluster, e.run_id)
-    bill = cluster.credits.bills.get(e.run_id)
-    if (bill.charge_from if bill is not None else cluster.policy.charge_from) is ChargeFrom.PLACED:
-        count_from(cluster, e.run_id, recorded)
+    put_run(cluster, charged(cluster, run, recorded))
 
 
 def _assert_free(cluster: Cluster, shares: tuple[NodeShare, ...], job_id: JobId) -> None:

@@ -19,7 +19,7 @@ from events.node import (
     ShareStarted,
 )
 from events.operator import NodeCordoned, NodeUncordoned
-from projections.cluster.charging import count_from
+from projections.cluster.charging import started
 from projections.cluster.credit.meter import leaving, used_us
 from projections.cluster.index import (
     node_of,
@@ -122,10 +122,8 @@ def _cordoned(cluster: Cluster, e: NodeCordoned | NodeUncordoned, recorded: Reco
 def _share_started(cluster: Cluster, e: ShareStarted, recorded: Recorded) -> None:
     run = cluster.runs.get(e.run_id)
     if run is not None and run.epoch_on(e.node_id) == e.node_epoch:
-        started = run.started | run.bit(e.node_id)
-        put_run(cluster, replace(run, started=started))
-        if started == run.all:
-            count_from(cluster, e.run_id, recorded)  # by this record: that all have started may be said after its end
+        # By this record its use counts: that all shares have started may be said after its end.
+        put_run(cluster, started(cluster, run, run.started | run.bit(e.node_id), recorded))
 
 
 def _share_ended(cluster: Cluster, e: ShareEnded, recorded: Recorded) -> None:

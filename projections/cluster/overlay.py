@@ -44,12 +44,14 @@ class Overlay(MutableMapping[K, V]):
         return default if value is _DELETED else value
 
     def __setitem__(self, key: K, value: V) -> None:
-        if key not in self:
+        before = self._changes.get(key, _ABSENT)  # spelled out here and below: whatever is tried on a fork ends here
+        if before is _DELETED or (before is _ABSENT and key not in self._below):
             self._size += 1
         self._changes[key] = value
 
     def __delitem__(self, key: K) -> None:
-        if key not in self:
+        before = self._changes.get(key, _ABSENT)
+        if before is _DELETED or (before is _ABSENT and key not in self._below):
             raise KeyError(key)
         self._changes[key] = _DELETED
         self._size -= 1

@@ -78,7 +78,8 @@ def charge_of(bill: Bill, end: End, policy: PolicySet) -> Charge:
     committed = min(cost, bill.reserved_micro)
     uncovered = cost - committed
     bearer = policy.uncovered
-    waived = min(bill.reserved_micro - committed, cost_micro(end.used_us, nano) - cost)
+    without = cost_micro(end.used_us, nano) if end.used_us != charged_us else cost
+    waived = min(bill.reserved_micro - committed, without - cost)
     payable = cost if bearer is Bearer.ACCOUNT else committed
     return Charge(charged_us, committed, uncovered, payable, waived, bearer)
 

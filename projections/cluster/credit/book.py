@@ -103,8 +103,10 @@ class Bill(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def rate(self) -> Rate:
         """Its rate: of the type that it was placed on; not placed, or on a type that it was not priced for: the dearest."""
-        known = (rate for rate in self.rates if rate.gpu_type == self.gpu_type)
-        return next(known, max(self.rates, key=lambda rate: rate.nano_per_gpu_hour))
+        for rate in self.rates:
+            if rate.gpu_type == self.gpu_type:
+                return rate
+        return max(self.rates, key=lambda rate: rate.nano_per_gpu_hour)
 
     @property
     def covered_until(self) -> datetime | None:

@@ -18,9 +18,11 @@ WORK_PART: Final = 10
 def put_bill(cluster: Cluster, bill: Bill) -> None:
     """`bill` is in the cluster, and in the indexes where it belongs."""
     before = cluster.credits.bills.get(bill.run_id)
-    if before is not None:
-        _leave(cluster, before)
     cluster.credits.bills[bill.run_id] = bill
+    if before is not None:
+        if before.end is not None and bill.end is not None:
+            return  # it is to be settled still
+        _leave(cluster, before)
     if bill.end is not None:
         cluster.credits.settling[bill.run_id] = None
         return
@@ -61,7 +63,7 @@ def _leave(cluster: Cluster, bill: Bill) -> None:
         return
     if not bill.gpu_type:
         cluster.credits.quoted.remove(bill.terms, (bill.age,))
-    elif bill.reserved_micro > bill.needs_micro:
+    elif bill.run_id in cluster.credits.trimming:
         del cluster.credits.trimming[bill.run_id]
     if (key := stop_key(bill)) is not None:
         cluster.credits.covered.remove(_cover(bill), key)

@@ -35,13 +35,15 @@ def leaving(run: Run, bill: Bill | None, gpus: int, until: datetime) -> Run:
         return replace(run, metering=run.metering - gpus)
     until = max(until, run.metered_from)
     used = _counted_us(run, bill, until)
-    marks = (
-        mark if mark.at <= until else Mark(mark.at, mark.gpu_us - gpus * (_counted_us(run, bill, mark.at) - used))
-        for mark in _marks(run, bill, until)
-    )  # a node is lost later than it was heard last: the hours between were marked with its GPUs
+    marks = _marks(run, bill, until)
+    if marks and marks[-1].at > until:  # its node is lost later than it was heard last: those hours count its GPUs
+        marks = tuple(
+            mark if mark.at <= until else Mark(mark.at, mark.gpu_us - gpus * (_counted_us(run, bill, mark.at) - used))
+            for mark in marks
+        )
     return replace(
         run,
-        marks=tuple(marks),
+        marks=marks,
         metered_us=run.metered_us + gpus * used,
         metering=run.metering - gpus,
         metered_until=max(until, run.metered_until or until),

@@ -102,7 +102,7 @@ def test_runs_that_nobody_pays_for_have_no_bill() -> None:
     world = Purse({"n1": 2})
     world.put(world.submit("job", 2), n1=2)
     (run,) = world.cluster.runs.values()
-    charged(world.cluster, run.run_id)
+    charged(world.cluster, run, world.records[-1])
     count_no_more(world.cluster, run.run_id, world.records[-1], EndedAs.CANCELLED)
 
     assert not world.cluster.credits.bills

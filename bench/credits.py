@@ -4,7 +4,7 @@ Rounds are those of the control plane, each one append to a log of its own, with
 """
 
 import argparse
-import asyncio
+import gc
 import json
 import tempfile
 from collections.abc import Awaitable, Callable
@@ -12,6 +12,8 @@ from datetime import timedelta
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any, Final
+
+import uvloop
 
 from bench.log import NOW, machine
 from events.accounts import Account, AccountsSet
@@ -38,6 +40,7 @@ from runtime.embedded.postgres import EmbeddedPostgres
 from runtime.nats import connect
 from runtime.postgres import Pool, create_pool
 from services.control.round import decide_all
+from services.main.serve import COLLECT_EVERY
 
 JOBS: Final = 10_000
 GPUS: Final = 50
@@ -231,4 +234,6 @@ async def main(*, as_json: bool) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="print JSON")
-    asyncio.run(main(as_json=parser.parse_args().json))
+    arguments = parser.parse_args()
+    gc.set_threshold(*COLLECT_EVERY)  # loop and settings are those of the processes
+    uvloop.run(main(as_json=arguments.json))

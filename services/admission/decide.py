@@ -25,7 +25,9 @@ from services.admission.withdraw import repriced, withdrawn
 
 ADMITTED_MAX: Final = 1_000  # in one round, so that it stays below 100 ms; the rest is the next round's
 UNPAID_MAX: Final = 1_000  # jobs found to be unpaid in one round, likewise
-BEHIND_OTHERS: Final = frozenset({HoldCode.OVER_ENTITLEMENT, HoldCode.BEHIND})  # said of no job that cannot be paid for
+# Said of no job that cannot be paid for; the latter where floors follow what is wanted:
+BEHIND_OTHERS: Final = frozenset({HoldCode.OVER_ENTITLEMENT, HoldCode.BEHIND})
+BY_FLOORS: Final = frozenset({HoldCode.OVER_FLOOR, HoldCode.OVER_LIMIT})
 
 
 def decide(cluster: Cluster, tick: Tick) -> list[Event]:
@@ -103,7 +105,8 @@ class Desk:
         for line in self._cluster.queue.groups():
             if line.hold in UNPAID and next(unpaid.in_turn(line), None) is None:
                 alike = _alike(line)
-                if (code := self._refused.get(alike) or self._bound(alike)) is not None:
+                code = self._refused.get(alike) or self._bound(alike)
+                if code is not None and not self._by_wishes(code):
                     self.codes[line] = self._refused[alike] = code
 
     def look_at(self, line: Line, job: Job) -> bool:
@@ -122,11 +125,18 @@ class Desk:
             self._unpaid_left -= 1
             return self._unpaid_left > 0
         self._refused[alike] = code
-        if job.not_before is not None or (line.hold in UNPAID and code in BEHIND_OTHERS):
+        by_itself = line.hold in UNPAID and self._by_wishes(code)
+        if by_itself and not self._till.pays(job):
+            return False  # in a strict queue all are tried; what it waits for stays what it is
+        if job.not_before is not None or by_itself:
             self.due[job.job_id] = code
             return True
         self.codes[line] = code
         return False
+
+    def _by_wishes(self, code: HoldCode) -> bool:
+        """Whether it depends on what is wanted: who waits for this wants GPUs, and where nobody can pay, it may be wrong then."""
+        return code in BEHIND_OTHERS or (self._cluster.tree.laid and code in BY_FLOORS)
 
     def reasons(self) -> dict[Line, HoldCode]:
         """Why the jobs of each line that was refused wait, now that all that could be let in is.

@@ -90,6 +90,11 @@ class Till:
         """Whether the account can pay so much. What costs nothing can always be paid."""
         return amount_micro <= min(AMOUNT_MAX, max(self.headroom(account), 0))
 
+    def pays(self, job: Job) -> bool:
+        """Whether the job's next run can be paid for, or need not be."""
+        quoted = self.quote(job)
+        return quoted is None or (isinstance(quoted, Quote) and self.covers(quoted.account, quoted.amount_micro))
+
     def enter(self, account: AccountId, taken_micro: int = 0) -> Entered:
         """What the account's next record says in any case. So much less is there from now on."""
         entry = self._entries.get(account) or self._credits.books[account].entry

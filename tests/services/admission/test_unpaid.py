@@ -18,7 +18,7 @@ from events.job import (
     Priority,
 )
 from events.node import EndReason
-from events.queues import Queue, QueueOrder, QueueStop
+from events.queues import Bounds, Queue, QueueOrder, QueueStop
 from projections.cluster.job import Job, JobState
 from projections.cluster.quota.entitlement import Standing
 from services.admission.decide import UNPAID_MAX, decide
@@ -219,6 +219,25 @@ def test_what_is_graver_is_said_of_jobs_that_wait_for_credits() -> None:
         world.queues(Queue(name=T, stop=stop))
         settle(world)
         assert states(world) == {"job": code}
+
+
+@pytest.mark.parametrize("order", list(QueueOrder), ids=lambda order: order.value)
+def test_what_follows_from_wishes_is_not_said_of_jobs_that_wait_for_credits(order: QueueOrder) -> None:
+    """Unless it wants GPUs, its floor is laid on a100 and it is over it; if it does, it is not, and waits for credits."""
+    world = Purse({"n1": 8}, granted=0)
+    world.join("m1", 6, gpu_type="a100")
+    world.prices(h100=CREDIT, a100=CREDIT)
+    world.queues(
+        Queue(name=TeamId("org"), bounds=(Bounds(floor=4),)), Queue(name=T, parent="org", order=order), Queue(name=U)
+    )
+    world.submit("job", 1, gpu_types=("h100",), preemptible=False, max_runtime_s=HOUR_S)
+    for _ in range(3):
+        world.wait(31)
+        settle(world)
+        assert states(world) == {"job": "credits"}
+    world.grant(CREDIT)
+    settle(world)
+    assert states(world) == {}
 
 
 def test_held_jobs_of_a_poor_account_cost_a_round_nothing() -> None:

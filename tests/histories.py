@@ -288,8 +288,7 @@ class History:
 
     def rest(self) -> None:
         """Nothing happens for a while, in which hours may end; then it is decided until there is nothing more to say."""
-        most_s = 8 * self.cluster.policy.instalment_s  # one is renewed in a round
-        self.at += timedelta(seconds=min(most_s, self.random.choice((60, 600, 1_800, 5_000))))
+        self.at += timedelta(seconds=self.random.choice((60, 600, 1_800, 5_000)))
         for _ in range(20):
             before = self.position
             self.round()

@@ -50,7 +50,7 @@ def charging(random: Random) -> dict[str, Any]:
     """What a policy says of charging: instalments are short, so that runs outlast them."""
     return {
         "charge_from": random.choice(list(ChargeFrom)),
-        "instalment_s": random.choice((60, 60, 600, 3_600)),
+        "instalment_s": random.choice((20, 60, 600, 3_600)),
         "waived_failed": random.choice(list(Waived)),
         "waived_preempted": random.choice(list(Waived)),
         "uncovered": random.choice(list(Bearer)),

@@ -16,6 +16,11 @@ def spelled_credits(micro: int) -> str:
     return f"{'-' if micro < 0 else ''}{whole}{places}"
 
 
+def told_credits(micro: int) -> str:
+    """An amount in a sentence: `192 credits`, `1 credit`."""
+    return f"{spelled_credits(micro)} credit{'' if abs(micro) == MICRO else 's'}"
+
+
 def micro_credits(text: str) -> int | None:
     """The micro-credits that such a text means, exactly; None for any other text, and for more than six places."""
     found = DECIMAL.fullmatch(text)

@@ -47,10 +47,16 @@ CREATE TABLE credit_entry (
     at timestamptz NOT NULL,
     position bigint NOT NULL,
     event_id text NOT NULL,
+    gpus bigint,
+    covers_s bigint,
+    until timestamptz,
     PRIMARY KEY (account, entry) INCLUDE (kind, amount_micro)
 );
 CREATE INDEX credit_entry_by_time ON credit_entry (account, at, entry);
 CREATE INDEX credit_entry_charged ON credit_entry (account, at, entry) WHERE kind IN ('granted', 'adjusted');
+-- What operators gave back of what a job's runs were charged: from the commits to the few adjustments that name them.
+CREATE INDEX credit_entry_committed ON credit_entry (job_id) WHERE kind = 'committed';
+CREATE INDEX credit_entry_given_back ON credit_entry (account, of_entry) WHERE kind = 'adjusted' AND cause = 'refund';
 
 -- `month` is the one that a record counts in: that of `counted_at`, the CloudEvents time, in UTC.
 CREATE TABLE usage_record (

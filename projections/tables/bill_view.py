@@ -50,11 +50,16 @@ SELECT run_id, job_id, team, account, reservation, state, declared, covers_s, re
 FROM live.bill_view
 """
 OF_RUN: Final = f"{COLUMNS} WHERE run_id = $1"  # of the constant above
+NAMED: Final = f"""{COLUMNS}
+WHERE run_id >= $1 AND run_id < $1 || '~' AND ($2::text IS NULL OR run_id LIKE '%-' || $2)
+ORDER BY run_id LIMIT $3
+"""  # likewise
 OF_JOB: Final = f"{COLUMNS} WHERE job_id = $1 ORDER BY reserved_at, position"  # likewise
 RESERVED: Final = f"""{COLUMNS}
 WHERE account = $1 AND state = 'reserved' AND reservation > $2 ORDER BY reservation LIMIT $3
 """  # likewise
 PAGE_MAX: Final = 10_000
+MATCHES_MAX: Final = 6  # runs that a shortened id is shown to mean
 
 
 class BillState(StrEnum):
@@ -186,6 +191,19 @@ async def bill(db: Pool | Connection, run_id: RunId) -> BillRow | None:
     """The bill of a run; None: nobody pays for it."""
     record = await db.fetchrow(OF_RUN, run_id)
     return BillRow(*record) if record is not None else None
+
+
+async def named(db: Pool | Connection, name: str) -> list[BillRow]:
+    """The bills of the runs whose id is or begins with `name`, at most `MATCHES_MAX`.
+
+    Also of those whose job's begins so and whose attempt is the one at its end: `j7q2-1` means `j7q2mc4kx3tfa9-1`.
+    """
+    if not name or not name.isascii() or "\0" in name:
+        return []
+    job, _, attempt = name.rpartition("-")
+    begins, last = (job, attempt) if job and attempt.isdecimal() else (name, None)
+    found = [BillRow(*record) for record in await db.fetch(NAMED, begins, last, MATCHES_MAX)]
+    return [bill for bill in found if bill.run_id == name] or found
 
 
 async def bills_of(db: Pool | Connection, job_id: JobId) -> list[BillRow]:

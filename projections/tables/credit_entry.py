@@ -34,7 +34,7 @@ INSERT INTO credit_entry SELECT * FROM json_populate_recordset(NULL::credit_entr
 """
 ENTRIES: Final = """
 SELECT account, entry, kind, amount_micro, balance_micro, run_id, job_id, team, reservation, cause, reason, by, ask_id,
-       gpu_us, of_entry, evidence, at, position, event_id
+       gpu_us, of_entry, evidence, at, position, event_id, gpus, covers_s, until
 FROM live.credit_entry WHERE account = $1 AND entry > $2 ORDER BY entry LIMIT $3
 """
 PAGE_MAX: Final = 1_000
@@ -102,6 +102,9 @@ class EntryRow(msgspec.Struct, gc=False):
     at: datetime
     position: Position
     event_id: str  # CloudEvents id
+    gpus: int | None = None  # the most that it reserves for
+    covers_s: int | None = None  # for so long, or so much longer
+    until: datetime | None = None  # what is reserved lasts, where no more can be
 
     @property
     def change_micro(self) -> int:
@@ -145,6 +148,9 @@ def fold(entries: Added[EntryRow], event: CreditEvent, recorded: Recorded, besid
         at=recorded.at,
         position=recorded.position,
         event_id=text(recorded.id),
+        gpus=getattr(event, "gpus", None),
+        covers_s=getattr(event, "covers_s", None),
+        until=getattr(event, "until", None),
     )
     entries.add(row)
 

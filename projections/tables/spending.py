@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from events.base import AccountId, JobId
+from events.base import AccountId, JobId, RunId
 from runtime.postgres import Connection, Pool
 
 RECORDED: Final = """
@@ -32,6 +32,13 @@ SELECT job_id,
        sum(committed_micro + CASE WHEN bearer = 'account' THEN uncovered_micro ELSE 0 END)::bigint
 FROM live.bill_view WHERE job_id = ANY($1) GROUP BY job_id
 """
+GIVEN_BACK: Final = """
+SELECT paid.job_id, paid.run_id, sum(given.amount_micro)::bigint
+FROM live.credit_entry AS paid
+JOIN live.credit_entry AS given ON given.account = paid.account AND given.of_entry = paid.entry
+    AND given.kind = 'adjusted' AND given.cause = 'refund'
+WHERE paid.kind = 'committed' AND paid.job_id = ANY($1) GROUP BY paid.job_id, paid.run_id
+"""
 UNRECORDED_BEFORE: Final = """
 SELECT count(*) FROM live.bill_view AS bill JOIN live.run_view AS run USING (run_id)
 WHERE bill.state = 'reserved' AND run.placed_at < $1 AND NOT EXISTS (
@@ -40,6 +47,14 @@ WHERE bill.state = 'reserved' AND run.placed_at < $1 AND NOT EXISTS (
 """
 GPU_TYPES: Final = "SELECT DISTINCT gpu_type FROM live.node_view WHERE gpu_type <> ''"
 ASKS_WAITING: Final = "SELECT count(*) FROM live.ask_view WHERE state = 'asked'"
+
+
+class GivenBack(NamedTuple):
+    """What operators gave back of what a run was charged."""
+
+    job_id: JobId
+    run_id: RunId
+    micro: int
 
 
 class Recorded(NamedTuple):
@@ -81,6 +96,11 @@ async def running(db: Pool | Connection, *, account: str | None = None) -> list[
 async def costs(db: Pool | Connection, job_ids: Sequence[JobId]) -> dict[JobId, Cost]:
     """What each of these jobs costs, those that nothing was ever reserved for left out."""
     return {job_id: Cost(*cost) for job_id, *cost in await db.fetch(COSTS, list(job_ids))}
+
+
+async def given_back(db: Pool | Connection, job_ids: Sequence[JobId]) -> list[GivenBack]:
+    """What was given back for runs of these jobs, those left out for which nothing was."""
+    return [GivenBack(*record) for record in await db.fetch(GIVEN_BACK, list(job_ids))]
 
 
 async def unrecorded_before(db: Pool | Connection, at: datetime) -> int:

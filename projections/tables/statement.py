@@ -21,7 +21,7 @@ ORDER BY entry DESC OFFSET $5 LIMIT 1
 """
 PAGE: Final = """
 SELECT account, entry, kind, amount_micro, balance_micro, run_id, job_id, team, reservation, cause, reason, by, ask_id,
-       gpu_us, of_entry, evidence, at, position, event_id
+       gpu_us, of_entry, evidence, at, position, event_id, gpus, covers_s, until
 FROM live.credit_entry
 WHERE account = $1 AND entry >= $2 AND entry < $3 AND ($4::text[] IS NULL OR kind = ANY($4))
 ORDER BY entry LIMIT $5

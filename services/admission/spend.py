@@ -58,7 +58,7 @@ def _adjustments(cluster: Cluster, till: Till) -> list[Event]:
     for ask in sorted(downward, key=lambda ask: ask.ask_id)[:PAID_MAX]:
         headroom = till.headroom(ask.account)
         if not till.covers(ask.account, -ask.amount_micro):
-            message = f"{spelled_credits(-ask.amount_micro)} credits are more than the {spelled_credits(max(0, headroom))} that it can pay"
+            message = f"it can pay {spelled_credits(max(0, headroom))}, not {spelled_credits(-ask.amount_micro)}"
             entered = till.enter(ask.account)
             events.append(AskRefused(**entered, ask_id=ask.ask_id, code="not_covered", message=message))
             continue

@@ -1,6 +1,7 @@
 """What jobs cost: who pays, what is set aside for them or will be, what their runs were charged, and why."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Final, NamedTuple, TypeVar
@@ -38,6 +39,12 @@ class Money(NamedTuple):
     account: str = ""  # that pays, or would; empty: nobody is charged for it, or nobody can be
     reserves_micro: int | None = None  # set aside for its run, or to be once it may run; None: nothing, or not known
     charged_micro: int = 0  # for its runs so far
+    given_back_micro: int = 0  # of that, by operators
+
+    @property
+    def cost_micro(self) -> int:
+        """What it costs so far."""
+        return self.charged_micro - self.given_back_micro
 
 
 class Markets:
@@ -84,10 +91,17 @@ class Markets:
 
 async def costs_of(markets: Markets, db: Connection, rows: Sequence[job_view.Job], now: datetime) -> dict[JobId, Money]:
     """What each of these jobs costs."""
-    known = await spending.costs(db, [row.job_id for row in rows])
+    job_ids = [row.job_id for row in rows]
+    known = await spending.costs(db, job_ids)
+    back: Counter[JobId] = Counter()
+    for one in await spending.given_back(db, job_ids):
+        back[one.job_id] += one.micro
     waits = any(row.state == JobState.QUEUED for row in rows)
     market = await markets.now(db) if waits else None
-    return {row.job_id: _money(row, known.get(row.job_id), market, now) for row in rows}
+    return {
+        row.job_id: _money(row, known.get(row.job_id), market, now)._replace(given_back_micro=back[row.job_id])
+        for row in rows
+    }
 
 
 def _money(row: job_view.Job, cost: Cost | None, market: Market | None, now: datetime) -> Money:
@@ -119,8 +133,8 @@ def _spec_of(row: job_view.Job) -> JobSpec:
     )
 
 
-def bill_of(row: BillRow) -> Bill:
-    """A bill as the API shows it."""
+def bill_of(row: BillRow, given_back_micro: int = 0) -> Bill:
+    """A bill as the API shows it, with what operators gave back of what it charged."""
     borne = row.uncovered_micro if row.bearer == Bearer.ACCOUNT else 0
     return Bill(
         run_id=row.run_id,
@@ -148,6 +162,7 @@ def bill_of(row: BillRow) -> Bill:
             reserved=row.reserved_micro,
             charged=row.committed_micro + borne,
             refunded=row.refunded_micro,
+            given_back=given_back_micro,
             uncovered=row.uncovered_micro,
         ),
     )

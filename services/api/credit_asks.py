@@ -8,11 +8,12 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query, Response
 
 from events.ask import Adjust, Grant, RefusalCode, Refused
-from events.base import START, AccountId, Position, RunId
+from events.base import START, AccountId, Position
 from projections.tables import ask_view, bill_view, statement
 from projections.tables.ask_view import AskRow, AskState
+from projections.tables.bill_view import BillRow
 from services.api.credit_schemas import WAIT_MAX_S, AdjustBody, Ask, Asked, GrantBody, money
-from services.api.parts import AtLeast, Here, InHere, say_position
+from services.api.parts import AtLeast, Here, InHere, Tables, say_position
 from services.api.problems import Troubled, accepted, trouble
 from services.api.standing import Trace, Who
 from services.gate.names import KEY_MAX, shown
@@ -113,24 +114,31 @@ async def _asked(here: Here, ask: Grant | Adjust, who: str) -> Asked:
 
 
 async def _charge_of(here: Here, account: str, run_id: str) -> Position:
-    """Where the run was charged. Raises `Troubled` where it was not, or another account was."""
+    """Where the run, whose id may be shortened, was charged. Raises `Troubled` where it was not, or another account was."""
     async with here.tables() as tables:
-        bill = await bill_view.bill(tables.db, RunId(run_id.replace("\0", "\ufffd")))
-        commit = await statement.commit_of(tables.db, bill.run_id) if bill is not None else None
-    if bill is None:
-        hint = "muster job ID lists its runs, with what each was charged"
-        raise trouble(
-            HTTPStatus.NOT_FOUND, "run_not_found", f"refunds: no account pays for a run {shown(run_id)}", hint
-        )
+        bill = await _bill_named(tables, run_id)
+        commit = await statement.commit_of(tables.db, bill.run_id)
     if bill.account != account:
-        raise _not_charged(f"refunds: {run_id} is paid for by {bill.account}, not by {shown(account)}")
+        raise _not_charged(f"refunds: {bill.run_id} is paid for by {bill.account}, not by {shown(account)}")
     if commit is None:
         settled = bill.state == bill_view.BillState.SETTLED
         told = (
             "never had GPUs: all of it was given back" if settled else "is not settled yet: try again once it has ended"
         )
-        raise _not_charged(f"refunds: {run_id} {told}")
+        raise _not_charged(f"refunds: {bill.run_id} {told}")
     return commit.position
+
+
+async def _bill_named(tables: Tables, text: str) -> BillRow:
+    """The bill of the run whose id is, or alone begins with, `text`. Raises `Troubled`."""
+    found = await bill_view.named(tables.db, text)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        told = f"refunds: several runs are meant by {shown(text)}: {', '.join(bill.run_id for bill in found[:5])}"
+        raise trouble(HTTPStatus.CONFLICT, "ambiguous", told, "give more of it, with its attempt: -1")
+    hint = "muster job ID lists its runs, with what each was charged"
+    raise trouble(HTTPStatus.NOT_FOUND, "run_not_found", f"refunds: no account pays for a run {shown(text)}", hint)
 
 
 def _not_charged(told: str) -> Troubled:

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from events.amounts import MICRO, spelled_credits
 from projections.cluster.credit.price import HOUR_US, half_even
+from services.api.problems import MONTH
 from services.api.schemas import POSITION, Job, Taken
 from services.gate.gate import REASON_MAX
 from services.gate.names import KEY_MAX
@@ -20,7 +21,7 @@ EntryKind = Literal[
     "granted", "adjusted", "refused", "reserved", "renewed", "running_out", "committed", "refunded", "uncovered",
     "usage", "closed",
 ]  # fmt: skip
-Month = Annotated[str, StringConstraints(pattern=r"^[0-9]{4}-(0[1-9]|1[0-2])$")]
+Month = Annotated[str, StringConstraints(pattern=MONTH)]
 
 
 def money(**micro: int | None) -> dict[str, Any]:
@@ -122,6 +123,9 @@ class Entry(BaseModel):
     evidence: list[str] = Field(description="CloudEvents ids of what proves the cause.")
     position: int
     event_id: str
+    gpus: int = Field(description="The most that it reserves for; 0: it says nothing of that.")
+    covers_s: int = Field(description="It reserves for so long, or so much longer; 0: it says nothing of that.")
+    until: datetime | None = Field(description="Of running_out: what is reserved lasts until then.")
 
 
 class Total(BaseModel):
@@ -172,7 +176,11 @@ class AdjustBody(Taken):
     credits: str = Field(description="A decimal: what the balance changes by, never 0.")
     reason: str = Field("", max_length=REASON_MAX, description="Kept in the log, and shown in the statement.")
     key: str = Field("", max_length=KEY_MAX, description="Idempotency key; else the header Idempotency-Key.")
-    refunds: str = Field("", max_length=64, description="The run whose charge is given back, in whole or in part.")
+    refunds: str = Field(
+        "",
+        max_length=64,
+        description="The run whose charge is given back, in whole or in part. Its id may be shortened: `j7q2-1`.",
+    )
 
 
 class Asked(BaseModel):
@@ -248,8 +256,10 @@ class Bill(BaseModel):
     reserved_micro: int
     charged: str = Field(description="Committed, and uncovered use that the account bears.")
     charged_micro: int
-    refunded: str
+    refunded: str = Field(description="Of what was reserved.")
     refunded_micro: int
+    given_back: str = Field(description="By operators, later, of what was charged.")
+    given_back_micro: int
     uncovered: str = Field(description="Used beyond what was reserved.")
     uncovered_micro: int
     bearer: str = Field(description="Who bears that: `account` or `provider`; empty: there is none.")

@@ -196,7 +196,9 @@ def month_bounds(month: str) -> tuple[datetime, datetime]:
         began = datetime.fromisoformat(f"{month}-01").replace(tzinfo=UTC)
         return began, (began + timedelta(days=31)).replace(day=1)
     except (ValueError, OverflowError):
-        raise trouble(HTTPStatus.UNPROCESSABLE_ENTITY, "invalid", f"month: {shown(month)} is none") from None
+        raise trouble(
+            HTTPStatus.UNPROCESSABLE_ENTITY, "invalid", f"month: {shown(month)} is no month: 2026-11 is one"
+        ) from None
 
 
 def next_month(closed: Sequence[str], wanted: str) -> str:
@@ -285,6 +287,9 @@ def _entry(row: EntryRow) -> dict[str, Any]:
         "evidence": row.evidence,
         "position": row.position,
         "event_id": row.event_id,
+        "gpus": row.gpus or 0,
+        "covers_s": row.covers_s or 0,
+        "until": row.until,
         **money(change=row.change_micro, balance=row.balance_micro, amount=row.amount_micro),
     }
 

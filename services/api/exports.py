@@ -148,7 +148,7 @@ def _month(text: str, here: Here) -> Month:
     """The month that is meant, which has begun. Raises `Troubled`."""
     found = month_typed(text)
     if found is None:
-        raise _wrong(f"month: must be a month as 2026-11, not {shown(text)}")
+        raise _wrong(f"month: {shown(text)} is no month: 2026-11 is one")
     if found.start > here.clock.now():
         raise _wrong(f"month: {text} has not begun")
     return found

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
-from events.amounts import spelled_credits
+from events.amounts import told_credits
 from projections.cluster.credit.price import cost_micro, half_even
 
 DAYS_MAX: Final = 7
@@ -59,7 +59,7 @@ def forecast(balance_micro: int, recorded: Recorded, running: Iterable[Running],
         told = f"not enough is known: it was first used at {_time(since)}, and an hour of use is the least that says something"
         return Forecast(since, used, None, None, told)
     per_day = half_even(used * (DAY // US), span // US)
-    told = f"since {_time(since)}, {spelled_credits(used)} credits of recorded use and of runs that go on, over {_span(span)}"
+    told = f"since {_time(since)}, {told_credits(used)} of recorded use and of runs that go on, over {_span(span)}"
     return Forecast(since, used, per_day, _days_left(balance_micro, per_day), told)
 
 

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Response
 from events.base import Position, Recorded, spelled
 from events.job import JobSubmitted
 from events.log.port import Unknown
-from projections.tables import bill_view, event_index, job_view
+from projections.tables import bill_view, event_index, job_view, spending
 from projections.tables.job_view import JobState
 from services.api.costs import Money, bill_of, costs_of
 from services.api.credit_schemas import JobDetail, money
@@ -54,9 +54,12 @@ async def get_job(job_id: str, here: InHere, response: Response, min_position: A
         row = await job_named(tables, job_id)
         costs = await costs_of(here.markets, tables.db, [row], here.clock.now())
         bills = await bill_view.bills_of(tables.db, row.job_id)
+        back = {one.run_id: one.micro for one in await spending.given_back(tables.db, [row.job_id])}
     say_position(response, tables.position)
     told = job_of(row, costs[row.job_id]).model_dump()
-    return JobDetail(**told, bills=[bill_of(bill) for bill in bills], spec=await _spec(here, row))
+    return JobDetail(
+        **told, bills=[bill_of(bill, back.get(bill.run_id, 0)) for bill in bills], spec=await _spec(here, row)
+    )
 
 
 @router.get("/jobs/{job_id}/timeline", response_model=Timeline)
@@ -160,7 +163,7 @@ def job_of(row: job_view.Job, costs: Money) -> Job:
         promised_start=row.promised_start,
         earmarked=row.earmark is not None,
         account=costs.account,
-        **money(reserves=costs.reserves_micro, cost=costs.charged_micro),
+        **money(reserves=costs.reserves_micro, cost=costs.cost_micro, given_back=costs.given_back_micro),
     )
 
 

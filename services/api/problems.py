@@ -27,6 +27,7 @@ STATUS: Final = {
     RefusalCode.UNKNOWN: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 OBJECTS: Final = frozenset({"dict_type", "model_type", "model_attributes_type"})  # pydantic's names for it
+MONTH: Final = "^[0-9]{4}-(0[1-9]|1[0-2])$"  # a pattern is no sentence: people are told what it means
 CODES: Final = {404: "no_such_address", 405: "method_not_allowed", 413: "too_large", 400: "invalid"}
 
 
@@ -113,6 +114,8 @@ def _told(error: Any) -> str:  # noqa: ANN401 - pydantic's own
         "must be a JSON object" if error["type"] in OBJECTS else error["msg"].replace("Input should be", "must be")
     )
     given = error.get("input")
+    if error.get("ctx", {}).get("pattern") == MONTH:
+        return f"{place}: {shown(given)} is no month: 2026-11 is one"
     return f"{place}: {problem}" + (f", not {shown(given)}" if _is_short(given) else "")
 
 

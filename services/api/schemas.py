@@ -198,8 +198,10 @@ class Job(BaseModel):
         description="Credits set aside for its run; of a job that waits, those it needs. Null: none, or not known."
     )
     reserves_micro: int | None
-    cost: str = Field(description="Credits that its runs were charged so far.")
+    cost: str = Field(description="Credits that its runs were charged so far, without what was given back of that.")
     cost_micro: int
+    given_back: str = Field(description="Credits that operators gave back of what its runs were charged.")
+    given_back_micro: int
 
 
 class Jobs(BaseModel):
@@ -270,6 +272,9 @@ class DocumentSet(BaseModel):
 
     position: int = Field(description="Of the document that holds now, and its ETag.")
     changed: bool = Field(description="Whether it was written: false for the one that held already, and for a dry run.")
+    would_change: bool = Field(
+        description="Whether it differs from the one that held before: of a dry run, what it found."
+    )
     changes: list[str] = Field(description="Against the one that held before: a line each.")
     warnings: list[str] = Field(description="What is legal and probably not meant.")
 

@@ -125,6 +125,7 @@ async def set_standing(here: Here, ask: SetDocument, who: str, *, dry_run: bool)
     return DocumentSet(
         position=answer.position,
         changed=not answer.repeated and not dry_run,
+        would_change=not answer.repeated,
         changes=list(answer.changes),
         warnings=list(answer.warnings),
     )

@@ -7,7 +7,7 @@ import typer
 
 from services.cli.failure import EXIT_CODES
 from services.cli.options import ApiUrl, AsJson, account_path, connect
-from services.cli.table import Column, print_table, print_wrapped
+from services.cli.table import Column, credits_told, print_table, print_wrapped
 
 COLUMNS: Final = (
     Column("ACCOUNT"),
@@ -20,7 +20,7 @@ COLUMNS: Final = (
     Column("OWED", right=True, drop=1),
     Column("PER DAY", right=True, drop=2),
     Column("DAYS LEFT", right=True),
-    Column("STATE", drop=7),
+    Column("STATE"),
 )
 LABEL: Final = 12
 
@@ -78,7 +78,7 @@ def lines(account: dict[str, Any]) -> list[tuple[str, str]]:
     told, state, runs = account["forecast"], _state(account), int(account["reservations"])
     named = str(account["account"])
     headroom = "as much as is asked for" if account["headroom"] is None else account["headroom"]
-    per_day = f"{_rounded(told['per_day_micro'])} credits a day" if told["per_day"] is not None else "not known"
+    per_day = f"{credits_told(_rounded(told['per_day_micro']))} a day" if told["per_day"] is not None else "not known"
     return [
         ("account", f"{named} ({state})" if state else named),
         ("pays for", ", ".join(account["queues"])),

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from services.cli.table import Column, duration, parse_time, print_table
+from services.cli.table import Column, credits_of, credits_told, duration, parse_time, print_table
 
 EVIDENCE_MAX: Final = 2  # ids that a line names; of the rest, how many
 COLUMNS: Final = (
@@ -25,8 +25,12 @@ def money_line(job: dict[str, Any]) -> str:
     parts = [account]
     if job.get("reserves") is not None:
         waits = job["state"] == "queued"
-        parts.append(f"will reserve {job['reserves']} credits" if waits else f"{job['reserves']} credits reserved")
-    if job.get("cost_micro"):
+        told = credits_told(str(job["reserves"]))
+        parts.append(f"will reserve {told}" if waits else f"{told} reserved")
+    back = int(job.get("given_back_micro") or 0)
+    if back:
+        parts.append(f"{credits_of(int(job['cost_micro']) + back)} charged, {job['given_back']} of that given back")
+    elif job.get("cost_micro"):
         parts.append(f"{job['cost']} charged")
     return ", ".join(parts)
 
@@ -67,6 +71,7 @@ def _why(bill: dict[str, Any]) -> str:
         outcome,
         f"at {bill['per_gpu_hour']} a GPU-hour",
         f"credits run out at {until.astimezone():%H:%M:%S}" if until is not None else "",
+        f"{bill['given_back']} given back" if bill["given_back_micro"] else "",
         f"borne by the {bill['bearer']}" if bill["uncovered_micro"] else "",
     ]
     return ", ".join(part for part in parts if part)

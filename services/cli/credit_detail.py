@@ -3,14 +3,14 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from services.cli.table import credits_of, duration, parse_time
+from services.cli.table import counted, credits_of, credits_told, duration, parse_time
 
 US_PER_HOUR: Final = 3_600_000_000
 Data = Mapping[str, Any]
 
 
 def _amount(data: Data) -> str:
-    return f"{credits_of(int(data.get('amount_micro') or 0))} credits"
+    return credits_told(credits_of(int(data.get("amount_micro") or 0)))
 
 
 def _signed(data: Data) -> str:
@@ -31,7 +31,7 @@ def _because(data: Data) -> str:
 
 def _reserved(data: Data) -> str:
     covers = duration(int(data.get("covers_s") or 0))
-    return f"{_amount(data)} of {data.get('account')} for {data.get('gpus')} GPUs for {covers}"
+    return f"{_amount(data)} of {data.get('account')} for {counted(int(data.get('gpus') or 0), 'GPU')} for {covers}"
 
 
 def _renewed(data: Data) -> str:
@@ -80,11 +80,11 @@ def _closed(data: Data) -> str:
 
 
 def _accounts(data: Data) -> str:
-    return f"{len(data.get('accounts') or ())} accounts"
+    return counted(len(data.get("accounts") or ()), "account")
 
 
 def _prices(data: Data) -> str:
-    return f"{len(data.get('lists') or ())} price lists"
+    return counted(len(data.get("lists") or ()), "price list")
 
 
 TOLD: Final[Mapping[str, Callable[[Data], str]]] = {

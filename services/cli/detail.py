@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from services.cli import credit_detail
-from services.cli.table import parse_time
+from services.cli.table import counted, parse_time
 
 NAMED_MAX: Final = 8  # nodes or runs that a line names; of the rest, how many
 DETAILS: Final = ("run_id", "node_id", "code", "cause", "reason", "exit_code", "rank", "not_before", "message")
@@ -89,7 +89,7 @@ def _described(data: Mapping[str, Any]) -> str:
 
 
 def _queues(data: Mapping[str, Any]) -> str:
-    return f"{len(data.get('queues') or ())} queues"
+    return counted(len(data.get("queues") or ()), "queue")
 
 
 TOLD: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {

@@ -55,7 +55,11 @@ def adjust(
     reason: Reason,
     refunds: Annotated[
         str | None,
-        typer.Option("--refunds", metavar="RUN", help="Give back what this run was charged, or a part of it."),
+        typer.Option(
+            "--refunds",
+            metavar="RUN",
+            help="Give back what this run was charged, or a part of it. Its id may be shortened.",
+        ),
     ] = None,
     key: Key = None,
     as_json: AsJson = False,

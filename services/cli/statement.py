@@ -12,13 +12,13 @@ import typer
 from services.cli.client import Client
 from services.cli.failure import EXIT_CODES, say
 from services.cli.options import AccountArgument, ApiUrl, account_path, connect, month_named
-from services.cli.table import Column, credits_of, parse_time, print_pages, print_table
+from services.cli.table import Column, counted, credits_of, duration, parse_time, print_pages, print_table
 
 PAGE_MAX: Final = 2_000
 SCREEN: Final = 500  # entries of a page that is shown as a table
 CSV: Final = (  # stable: a column that is new comes last
     "account", "entry", "at", "kind", "change", "balance", "amount", "run_id", "job_id", "team", "reservation", "cause",
-    "reason", "by", "ask_id", "gpu_hours", "of_entry", "evidence", "position", "event_id",
+    "reason", "by", "ask_id", "gpu_hours", "of_entry", "evidence", "position", "event_id", "gpus", "covers_s", "until",
 )  # fmt: skip
 WITHOUT: Final = frozenset({"refused", "running_out", "closed"})  # kinds that have no amount
 COLUMNS: Final = (
@@ -148,12 +148,22 @@ def _hours(entry: dict[str, Any]) -> str:
 
 
 def _why(entry: dict[str, Any]) -> str:
-    """The cause, what somebody said, and who."""
+    """What it is reserved for; the cause, what somebody said, and who."""
     parts = [str(entry["cause"]).replace("_", " ") if entry["cause"] != "operator" else "", str(entry["reason"])]
     told = ": ".join(part for part in parts if part)
     of = f"of entry {entry['of_entry']}" if entry["of_entry"] else ""
     by = f"by {str(entry['by']).removeprefix('api:')}" if entry["by"] else ""
-    return ", ".join(part for part in (told, of, by) if part)
+    return ", ".join(part for part in (_span(entry), told, of, by) if part)
+
+
+def _span(entry: dict[str, Any]) -> str:
+    """`8 GPUs for 24h 00m`, `1h 00m more`, `until 2026-11-03 10:00:00`; empty for what is about no span."""
+    if until := parse_time(entry["until"]):
+        return f"until {until.astimezone():%Y-%m-%d %H:%M:%S}"
+    gpus, covers_s = int(entry["gpus"]), int(entry["covers_s"])
+    if not covers_s:
+        return ""
+    return f"{counted(gpus, 'GPU')} for {duration(covers_s)}" if gpus else f"{duration(covers_s)} more"
 
 
 def _print_totals(totals: list[dict[str, Any]]) -> None:

@@ -134,6 +134,16 @@ def credits_of(micro: int) -> str:
     return f"{'-' if micro < 0 else ''}{whole}{places}"
 
 
+def credits_told(amount: str) -> str:
+    """`192 credits`, `1 credit`, of a decimal."""
+    return f"{amount} credit" if amount.removeprefix("-") == "1" else f"{amount} credits"
+
+
+def counted(number: int, thing: str) -> str:
+    """`1 GPU`, `2 GPUs`."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
 def duration(seconds: float) -> str:
     """A span in its two largest units: 45s, 3m 20s, 2h 05m, 4d 3h."""
     s = max(0, int(seconds))

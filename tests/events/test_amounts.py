@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from events.amounts import MICRO, micro_credits, spelled_credits
+from events.amounts import MICRO, micro_credits, spelled_credits, told_credits
 
 MICROS = st.integers(-(1 << 62), 1 << 62)
 
@@ -45,3 +45,12 @@ def test_a_decimal_is_read_exactly(text: str, micro: int) -> None:
 def test_what_is_no_decimal_is_none(text: str) -> None:
     """Also what other programs would read, and a seventh place that is not 0."""
     assert micro_credits(text) is None
+
+
+@pytest.mark.parametrize(
+    ("micro", "told"),
+    [(0, "0 credits"), (1_000_000, "1 credit"), (-1_000_000, "-1 credit"), (1_500_000, "1.5 credits")],
+)
+def test_one_credit_is_told_as_one(micro: int, told: str) -> None:
+    """Whatever its sign; a part of one is of several."""
+    assert told_credits(micro) == told

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from events.amounts import spelled_credits
+from events.amounts import spelled_credits, told_credits
 from events.base import AccountId, run_id_of
 from events.credit import Rate
 from events.job import HoldCode, JobSpec
@@ -101,8 +101,8 @@ def duration(seconds: int) -> str:
 def credits_short(cluster: Cluster, job: Job, at: datetime) -> tuple[str, str]:
     """The account cannot pay for the whole of it."""
     charge = charge_of(cluster, job, at)
-    need, has, short = (spelled_credits(amount) for amount in (charge.micro or 0, charge.has or 0, charge.short))
-    message = f"needs {need} credits ({charge.told}), has {has}, short {short} credits of account {charge.account}"
+    need, has, short = told_credits(charge.micro or 0), spelled_credits(charge.has or 0), told_credits(charge.short)
+    message = f"needs {need} ({charge.told}), has {has}, short {short} of account {charge.account}"
     shorter = "declare a shorter max_runtime" if job.spec.max_runtime_s else "declare a short max_runtime"
     return message, f"wait for others to give credits back, {shorter}, or ask an operator for credits"
 

@@ -124,3 +124,26 @@ async def test_bills_are_found_by_job_and_those_open_by_account(pool: Pool) -> N
     assert await bill_view.reserved(pool, RED, after=open_now[1].reservation, limit=2) == open_now[2:4]
     assert await bill_view.reserved(pool, BLUE) == []
     assert await bill_view.bill(pool, RunId("other-1")) is None
+
+
+async def test_a_bill_is_found_by_a_shortened_id(pool: Pool) -> None:
+    """The beginning of the run's, or of its job's with the attempt; a whole id means no longer one."""
+    purse, events = Purse(), []
+    for run_id in ("jab1-1", "jab1-2", "jab12-1", "jac-1", "jac-11"):
+        purse.run_id = RunId(run_id)
+        events.append(purse.reserved(1))
+    async with pool.acquire() as conn:
+        await fill(conn, schema.LIVE, [recorded(events)])
+
+    for name, runs in (
+        ("jab1-1", ["jab1-1"]),
+        ("jab1", ["jab1-1", "jab1-2", "jab12-1"]),
+        ("jab-2", ["jab1-2"]),
+        ("jab-1", ["jab1-1", "jab12-1"]),
+        ("jac-1", ["jac-1"]),
+        ("jac-", ["jac-1", "jac-11"]),
+        ("jab12", ["jab12-1"]),
+    ):
+        assert [bill.run_id for bill in await bill_view.named(pool, name)] == runs, name
+    for none in ("", "-1", "jab-3", "jab-%", "x", "\0", "jab1-١"):
+        assert await bill_view.named(pool, none) == [], none

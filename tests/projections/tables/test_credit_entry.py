@@ -1,5 +1,6 @@
 """`credit_entry`: every entry, with the balance after it and what its event does not say."""
 
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -37,6 +38,11 @@ async def test_entries_say_whose_run_it_was_and_who_asked(pool: Pool) -> None:
     *_, usage, _, commit, given_back = rows
     assert (usage.gpu_us, usage.amount_micro, commit.gpu_us, commit.cause) == (3, 2, 3, EndedAs.SUCCEEDED)
     assert (given_back.cause, given_back.gpu_us, given_back.evidence) == ("interrupted", 5, ["e1", "e2"])
+    reserved, renewed, _, out, *_ = of_run
+    assert [(row.gpus, row.covers_s, row.until) for row in (grant, reserved, renewed)] == [
+        (None, None, None), (8, 3600, None), (None, 3600, None)
+    ]  # fmt: skip
+    assert (out.gpus, out.covers_s, out.until) == (None, None, BEGIN + timedelta(hours=1))
     assert rows[-1].position == recorded(events)[-1].position
     assert (rows[-1].at, rows[-1].event_id) == (recorded(events)[-1].at, recorded(events)[-1].id)
 

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from events.accounts import Account
 from events.base import GpuUuid, JobId, NodeEpoch, NodeId, RunId, SlotMask
-from events.credit import EndedAs, RefundCause
+from events.credit import AdjustCause, CreditAdjusted, EndedAs, RefundCause
 from events.job import JobPlaced, JobSpec, JobSubmitted, NodeShare, RunStarted
 from events.node import NodeJoined
 from events.policy import Bearer
@@ -93,6 +93,26 @@ async def test_a_job_costs_what_its_runs_were_charged(pool: Pool) -> None:
         costs = await spending.costs(conn, [JOB, J2, JobId("j9")])
 
     assert costs == {JOB: Cost(RED, 75, True, 229), J2: Cost(BLUE, 0, False, 10)}
+
+
+async def test_what_was_given_back_is_that_of_the_commit_it_names(pool: Pool) -> None:
+    """Added up by run. What an account pays of a debt, and what is adjusted without naming a commit, is none."""
+    red, later, blue = Purse(), Purse(run_id=RunId("j1-2")), Purse(BLUE, run_id=RunId("j2-1"))
+    first = [red.reserved(300), red.uncovered(7), red.committed(300, 9), red.paid(2, 7)]
+    later.entry = red.entry
+    second = [later.reserved(50), later.committed(50, 9)]
+    other = [blue.reserved(9), blue.used(9, 9), blue.committed(9, 9)]  # its third entry, as of the other account
+    back = [
+        CreditAdjusted(**later.next(), amount_micro=amount, cause=cause, of_entry=of)
+        for amount, cause, of in (
+            (100, AdjustCause.REFUND, 3), (20, AdjustCause.REFUND, 3), (5, AdjustCause.REFUND, 6), (1, AdjustCause.OPERATOR, 0)
+        )
+    ]  # fmt: skip
+    async with pool.acquire() as conn:
+        await fill(conn, schema.LIVE, [recorded([accounts(), *first, *second, *other, *back])])
+        found = await spending.given_back(conn, [JOB, J2, JobId("j9")])
+
+    assert {(one.job_id, one.run_id, one.micro) for one in found} == {(JOB, "j1-1", 120), (JOB, "j1-2", 5)}
 
 
 async def test_asks_wait_until_they_are_answered(pool: Pool) -> None:

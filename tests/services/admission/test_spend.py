@@ -239,7 +239,7 @@ def test_a_correction_downward_is_done_where_it_is_covered_and_refused_for_good_
     said = world.round()
     (refused,) = (event for event in said if isinstance(event, AskRefused))
     (done,) = (event for event in said if isinstance(event, CreditAdjusted))
-    assert (refused.code, refused.message) == ("not_covered", "3 credits are more than the 2 that it can pay")
+    assert (refused.code, refused.message) == ("not_covered", "it can pay 2, not 3")
     assert (done.amount_micro, done.cause, done.reason) == (-2 * CREDIT, AdjustCause.OPERATOR, "for tests")
     assert world.book().balance == 0
     assert not world.cluster.credits.asked

@@ -5,6 +5,8 @@ from typing import Any
 
 from events.base import AccountId, AskId, Event, JobId, NodeEpoch, Position, RunId, SlotMask
 from events.credit import (
+    AdjustCause,
+    CreditAdjusted,
     CreditCommitted,
     CreditGranted,
     CreditRefunded,
@@ -104,6 +106,10 @@ class Book:
             if amount
         ]  # fmt: skip
         return [usage, commit, *given]
+
+    def given_back(self, of_entry: int, amount: int) -> CreditAdjusted:
+        """An operator gave so much of a commit back."""
+        return CreditAdjusted(**self._next(), amount_micro=amount, cause=AdjustCause.REFUND, of_entry=of_entry)
 
     async def lost(self, job_id: str, *settled: Event) -> Position:
         """Its run ended with its node, and is settled."""

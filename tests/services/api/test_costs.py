@@ -63,6 +63,23 @@ async def test_a_job_has_the_bills_of_its_runs(cell: Cell) -> None:
     assert bill["evidence"] == ["main-42"]
 
 
+async def test_what_an_operator_gave_back_is_taken_off_what_a_job_costs(cell: Cell) -> None:
+    """And told with the run that it was given back for; what the run was charged stays."""
+    await priced(cell)
+    await cell.join()
+    book, job = Book(cell), await cell.submit()
+    await book.grant()
+    await cell.decide(*book.reserved(job["job_id"], 5 * MICRO))
+    await book.run(job["job_id"], epoch=cell.epoch)
+    await book.lost(job["job_id"], *book.settled(job["job_id"], 5 * MICRO, HOUR_US // 2, HOUR_US))
+    at = await cell.decide(book.given_back(4, MICRO))
+    told = await cell.get(f"/v1/jobs/{job['job_id']}", min_position=at)
+    assert (money(told), told["given_back"]) == (("red", None, "0.25"), "1")
+    assert (told["bills"][0]["charged"], told["bills"][0]["given_back"]) == ("1.25", "1")
+    (listed,) = (await cell.get("/v1/jobs"))["jobs"]
+    assert (listed["cost"], listed["given_back_micro"]) == ("0.25", MICRO)
+
+
 async def test_a_market_without_prices_has_no_quote(cell: Cell) -> None:
     """The account is told all the same, where the job names it."""
     await put(cell, "/v1/credits/document", {"accounts": [{"name": "red", "queues": ["default"]}]})

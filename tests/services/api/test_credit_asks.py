@@ -113,6 +113,11 @@ async def test_what_a_run_was_charged_is_given_back_by_its_name(cell: Cell) -> N
     assert (other.status_code, "is paid for by red" in other.json()["detail"]) == (409, True)
     done = await ask(cell, "adjustments", body)
     assert done.status_code == 202, done.text
+    for number, short in enumerate((run[:5], f"{run[:5]}-1", job["job_id"], f"{job['job_id']}-")):
+        again = await ask(cell, "adjustments", body | {"refunds": short, "key": f"short {number}", "credits": "0.1"})
+        assert again.status_code == 202, again.text
+    for none in (f"{run[:5]}-2", "-1", "\0", "é", f"{run}0"):
+        assert (await ask(cell, "adjustments", body | {"refunds": none, "key": "none"})).status_code == 404, none
     recorded = await cell.log.read(done.json()["position"])
     assert recorded is not None
     assert isinstance(recorded.event, AdjustmentAsked)

@@ -167,6 +167,9 @@ async def test_a_statement_of_nothing_in_particular_is_refused(cell: Cell) -> No
     for params in ({"month": "2026-13"}, {"month": "november"}, {"month": "0000-01"}, {"kind": "given"}, {"last": 0}):
         response = await cell.http.get(f"{ACCOUNT}/statement", params={**params, "min_position": at})
         assert (response.status_code, next(iter(params)) in response.json()["detail"]) == (422, True), params
+    for month in ("2026-13", "0000-01"):
+        response = await cell.http.get(f"{ACCOUNT}/statement", params={"month": month})
+        assert response.json()["detail"] == f"month: '{month}' is no month: 2026-11 is one"
     response = await cell.http.get("/v1/credits/accounts/bl%00ue/statement", params={"min_position": at})
     assert response.status_code == 404
 

@@ -61,11 +61,12 @@ async def _again(cell: Cell, name: str) -> None:
     for etag in ('"0"', done.headers["etag"], "*"):
         again = await put(cell, name, first, etag)
         assert (again.status_code, again.json()["changed"], again.json()["changes"]) == (200, False, [])
+        assert again.json()["would_change"] is False
         assert again.headers["etag"] == done.headers["etag"]
     tried = await cell.http.put(
         PATHS[name], json=second, params={"dry_run": "true"}, headers={"If-Match": done.headers["etag"]}
     )
-    assert (tried.json()["changed"], bool(tried.json()["changes"])) == (False, True)
+    assert (tried.json()["changed"], tried.json()["would_change"], bool(tried.json()["changes"])) == (False, True, True)
     assert await cell.log.end() == end
 
 

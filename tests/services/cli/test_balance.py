@@ -82,7 +82,7 @@ def test_narrow_terminals_keep_balance_and_days(network: Network) -> None:
     (head,) = fit(COLUMNS, [], 80)
     row = ["x" * width for width in widths]
     head, _ = fit(COLUMNS, [row], 80)
-    assert {"ACCOUNT", "BALANCE", "DAYS LEFT", "OWED"} <= {title.strip() for title in head}
+    assert {"ACCOUNT", "BALANCE", "DAYS LEFT", "OWED", "STATE"} <= {title.strip() for title in head}
     assert len("  ".join(head)) <= 80
 
 

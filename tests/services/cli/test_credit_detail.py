@@ -14,7 +14,7 @@ RED: dict[str, Any] = {"account": "red", "entry": 3, "run_id": "j1-1"}
     ("name", "data", "told"),
     [
         ("accounts.set", {"accounts": [{}, {}]}, "2 accounts"),
-        ("prices.set", {"lists": [{}]}, "1 price lists"),
+        ("prices.set", {"lists": [{}]}, "1 price list"),
         ("period.closed", {"month": "2026-11"}, "2026-11"),
         ("credit.grant_asked", {**RED, "amount_micro": 5_000_000, "reason": "order"}, "+5 credits for red: order"),
         ("credit.adjustment_asked", {**RED, "amount_micro": -500_000}, "-0.5 credits for red"),

@@ -3,8 +3,10 @@
 import csv
 import io
 import json
+import time
 from typing import Any
 
+import pytest
 from typer.testing import CliRunner
 
 from services.cli.app import app
@@ -24,13 +26,14 @@ def entry(number: int, kind: str, change: int, balance: int, **more: Any) -> dic
     return told | {
         "account": "red", "entry": number, "at": "2026-11-03T10:00:00Z", "kind": kind, "run_id": "", "job_id": "", "team": "",
         "reservation": 0, "cause": "", "reason": "", "by": "", "ask_id": "", "gpu_us": 0, "gpu_hours": "0", "of_entry": 0,
-        "evidence": [], "position": 40 + number, "event_id": f"main-{number}", **more,
+        "evidence": [], "position": 40 + number, "event_id": f"main-{number}", "gpus": 0, "covers_s": 0,
+        "until": None, **more,
     }  # fmt: skip
 
 
 ENTRIES = [
     entry(1, "granted", 100_000_000, 100_000_000, reason='order "7", of May', by="api:ada"),
-    entry(2, "reserved", -5_000_000, 95_000_000, run_id="j1-1"),
+    entry(2, "reserved", -5_000_000, 95_000_000, run_id="j1-1", gpus=2, covers_s=3_600),
     entry(3, "committed", 0, 95_000_000, amount=1_250_000, run_id="j1-1", cause="interrupted", gpu_us=1_800_000_000),
     entry(4, "refunded", 3_750_000, 98_750_000, run_id="j1-1", cause="interrupted", evidence=["main-2", "main-3"]),
 ]
@@ -67,6 +70,7 @@ def test_a_table_has_every_entry_and_totals(network: Network) -> None:
         ("4", "refunded", "+3.75", "98.75"),
     ]
     assert lines[1].endswith('order "7", of May, by ada')
+    assert lines[2].endswith("j1-1  2 GPUs for 1h 00m")
     assert lines[3].endswith("0.500  j1-1  interrupted")
     assert lines[5] == ""
     assert lines[-1].split() == ["all", "3", "98.75"]
@@ -84,6 +88,21 @@ def test_a_charge_of_nothing_is_told_and_what_has_no_amount_is_not(network: Netw
     assert (first.split()[3:5], second.split()[3:5]) == (["committed", "(0)"], ["refused", "0.000005"])
 
 
+def test_entries_about_a_time_say_which(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How long an instalment more lasts, and until when what is reserved does."""
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    more = entry(1, "renewed", -1, 5, covers_s=1_800)
+    last = entry(2, "running_out", 0, 5, until="2026-11-03T12:30:00Z")
+    network.answers.append(page(more, last, entry(3, "reserved", -1, 4, gpus=1, covers_s=90)))
+    _, first, second, third, *_ = invoke(network).splitlines()
+    monkeypatch.undo()
+    time.tzset()
+    assert first.endswith("  30m 00s more")
+    assert second.endswith("  until 2026-11-03 12:30:00")
+    assert third.endswith("  1 GPU for 1m 30s")
+
+
 def test_csv_can_be_read_by_anyone(network: Network) -> None:
     """RFC 4180: a header, CR LF, quotes doubled; columns are those that were promised, numbers are plain."""
     network.answers.extend([page(*ENTRIES[:2], cursor=2), page(*ENTRIES[2:], first=False)])
@@ -91,9 +110,12 @@ def test_csv_can_be_read_by_anyone(network: Network) -> None:
     head, first, *_ = text.split("\r\n")
     assert head == (
         "account,entry,at,kind,change,balance,amount,run_id,job_id,team,reservation,cause,reason,by,ask_id,gpu_hours,"
-        "of_entry,evidence,position,event_id"
+        "of_entry,evidence,position,event_id,gpus,covers_s,until"
     )
-    assert first == 'red,1,2026-11-03T10:00:00Z,granted,100,100,100,,,,0,,"order ""7"", of May",api:ada,,0,0,,41,main-1'
+    assert (
+        first
+        == 'red,1,2026-11-03T10:00:00Z,granted,100,100,100,,,,0,,"order ""7"", of May",api:ada,,0,0,,41,main-1,0,0,'
+    )
     assert text.count("\r\n") == text.count("\n") == 5
     rows = list(csv.DictReader(io.StringIO(text, newline="")))
     assert [row["change"] for row in rows] == ["100", "-5", "0", "3.75"]

@@ -1,5 +1,6 @@
 """How fast accounts spend, what jobs cost so far, and what keeps months open."""
 
+import re
 from datetime import timedelta
 
 from msgspec.structs import replace
@@ -18,6 +19,14 @@ from tests.projections.tables.paid import BLUE, JOB, RED, TEAM, Purse, accounts,
 from tests.projections.tables.written import fill, recorded
 
 J2 = JobId("j2")
+COMMITS = """
+INSERT INTO live.credit_entry
+    (account, entry, kind, cause, amount_micro, balance_micro, run_id, job_id, of_entry, evidence, at, position, event_id)
+SELECT 'red', number, CASE WHEN number % 9 > 0 THEN 'committed' ELSE 'adjusted' END,
+       CASE WHEN number % 9 > 0 THEN 'succeeded' ELSE 'refund' END, 5, 0, 'j' || number || '-1', 'j' || number,
+       CASE WHEN number % 9 > 0 THEN NULL ELSE number - 1 END, '{}', $1, number, 'e'
+FROM generate_series(1, 20000) AS number
+"""
 
 
 def job(job_id: JobId = JOB) -> JobSubmitted:
@@ -121,3 +130,16 @@ async def test_asks_wait_until_they_are_answered(pool: Pool) -> None:
     async with pool.acquire() as conn:
         await fill(conn, schema.LIVE, [recorded([*events, granted(1, "2", 5)])])
         assert await spending.asks_waiting(conn) == 2
+
+
+async def test_what_was_given_back_is_looked_up(pool: Pool) -> None:
+    """However many commits there are: lists of jobs ask it each time."""
+    async with pool.acquire() as conn:
+        await fill(conn, schema.LIVE, [])
+        await conn.execute(COMMITS, BEGIN)
+        await conn.execute("ANALYZE live.credit_entry")
+        plan = await conn.fetchval(f"EXPLAIN (FORMAT JSON) {spending.GIVEN_BACK}", ["j7", "j8"])
+        found = await spending.given_back(conn, [JobId("j8")])
+    assert "Seq Scan" not in plan
+    assert {"credit_entry_committed", "credit_entry_given_back"} <= set(re.findall(r'"Index Name": "(\w+)"', plan))
+    assert [one.micro for one in found] == [5]

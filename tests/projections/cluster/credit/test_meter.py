@@ -71,6 +71,20 @@ def test_each_hour_has_what_was_used_by_then_however_gpus_left(leaves: list[tupl
         hour += timedelta(hours=1)
 
 
+def test_hours_that_are_marked_lose_what_was_lost_before_them() -> None:
+    """One GPU is released, and only then the node of the other lost, which was heard last two hours before."""
+    bill = a_bill(gpus=2, counts_from=BEGIN)
+    run = leaving(a_run(2), bill, 1, BEGIN + timedelta(hours=3))
+    run = leaving(run, bill, 1, BEGIN + timedelta(hours=1))
+
+    assert run.metered_us == 4 * GPU_HOUR_US
+    assert [(f"{mark.at:%H:%M}", mark.gpu_us * 60 // GPU_HOUR_US) for mark in run.marks] == [
+        ("11:00", 2 * 40),
+        ("12:00", 60 + 100),
+        ("13:00", 60 + 160),
+    ]
+
+
 def test_what_left_before_it_counted_used_nothing() -> None:
     """A GPU given back before the ranks had started."""
     run = leaving(a_run(2, metered_from=None), a_bill(gpus=2), 1, BEGIN)

@@ -1,6 +1,10 @@
 """Rows of the FOCUS dataset: what costs what, in money and in credits, and what is a correction."""
 
+import csv
+import io
+import re
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from hypothesis import given
@@ -8,6 +12,7 @@ from hypothesis import strategies as st
 
 from projections.tables.charges import Charge, ChargeKind
 from services.billing.columns import COLUMNS, NAMES
+from services.billing.csvfile import CsvFile
 from services.billing.exact import Exact
 from services.billing.focus import NO_CURRENCY, Sheet, row
 from tests.services.billing.charged import AT, HOUR, SHEET, SOLD, entered, used
@@ -129,3 +134,14 @@ def test_gpus_of_no_named_type_have_a_name_all_the_same() -> None:
     """FOCUS knows no empty text, and every use has a SKU."""
     found = shown(used(gpu_type=""))
     assert (found["SkuId"], found["SkuPriceId"]) == ("gpu", "gpu@2.5")
+
+
+def test_the_example_of_the_document_is_a_row() -> None:
+    """As a CSV has it."""
+    text = Path("docs/billing.md").read_text("utf-8")
+    told = dict(re.findall(r"(\w+)=(\S+)", text[text.index("    ChargeCategory=") : text.index("### Columns")]))
+    charge = used(5_400_000_000, to_at=AT + timedelta(minutes=45))
+    file = CsvFile()
+    (found,) = csv.DictReader(io.StringIO((file.begin() + file.add([row(charge, SOLD)])).decode(), newline=""))
+    assert len(told) > 15
+    assert told == {name: found[name] for name in told}

@@ -22,6 +22,7 @@ from events.credit import (
 from events.job import AdmissionWithdrawn, HoldCode, RunStopping, StopCause
 from events.node import EndReason
 from events.policy import Bearer, Overrun
+from projections.tables.credit_entry import SIGNS, EntryKind
 from tests.clusters import BEGIN
 from tests.purses import CREDIT, A, Purse
 from tests.services.ledger.test_settle import save
@@ -280,3 +281,11 @@ def test_the_codes_of_refusals() -> None:
 
     assert {e.code for e in world.entries() if isinstance(e, AskRefused)} == {"not_covered", "too_large"}
     says("`not_covered`, `beyond_commit`, `too_large`")
+
+
+def test_every_word_of_a_statement_is_explained() -> None:
+    """With what it does to the balance, in the order of the kinds."""
+    rows = re.findall(r"\| ([a-z ]+) \| [^|]+ \| (rises or falls|rises|falls|stays)[^|]* \|", DOCUMENT)
+    does = {0: "stays", 1: "rises", -1: "falls"}
+    expected = {kind.value.replace("_", " "): does[SIGNS.get(kind, 0)] for kind in EntryKind}
+    assert dict(rows) == expected | {"adjusted": "rises or falls"}

@@ -85,4 +85,4 @@ class PolicySet(StandingDocument, kw_only=True, frozen=True, tag="musterbook.pol
     instalment_s: Count = 3_600  # reserved at a time for a run without a declared runtime, or beyond it; at least 1
     waived_failed: Waived = Waived.LOST  # of runs that a node, a GPU or we ended
     waived_preempted: Waived = Waived.LOST  # of runs that were stopped for others, moved, or with their queue
-    uncovered: Bearer = Bearer.PROVIDER
+    uncovered: Bearer = Bearer.ACCOUNT  # else a short runtime and a long grace would be GPU time for nothing

@@ -143,7 +143,7 @@ class PolicyTyped(BaseModel):
         Waived.LOST, strict=False, description="What is not charged of a run that was stopped for others, or moved."
     )
     uncovered: Bearer = Field(
-        Bearer.PROVIDER, strict=False, description="Who bears what was used beyond what was reserved."
+        Bearer.ACCOUNT, strict=False, description="Who bears what was used beyond what was reserved."
     )
 
     @model_validator(mode="after")

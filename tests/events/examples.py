@@ -168,7 +168,7 @@ EXAMPLES: Final[tuple[Event, ...]] = (
         instalment_s=600,
         waived_failed=Waived.ALL,
         waived_preempted=Waived.NONE,
-        uncovered=Bearer.ACCOUNT,
+        uncovered=Bearer.PROVIDER,
     ),
     AdmissionWithdrawn(**OF_JOB),
     GpusEarmarked(**OF_JOB, shares=SHARES, victims=(RunId("j2-1"),), ranks=(1, 0), moved=True),

@@ -135,7 +135,7 @@ def test_hours_that_are_waived_before_they_are_recorded_are_not_taken_back() -> 
 
 def test_an_hour_costs_no_more_than_what_a_smaller_gang_keeps() -> None:
     """What is too much is given back in the same round; the run goes on beyond what it declared."""
-    world = Purse({"n1": 2})
+    world = Purse({"n1": 2}, uncovered=Bearer.PROVIDER)
     job = world.paid("job", on={"n1": 2}, gpus=8, min_gpus=2, max_runtime_s=900)
     world.wait(3_700)
     world.round()

@@ -11,7 +11,7 @@ from events.job import IMPOSSIBLE, UNPAID, HoldCode, JobAdmitted, JobRejected, J
 from projections.cluster.holds import holds
 from projections.cluster.index import line_of
 from projections.cluster.job import WANT_NOTHING, Job, JobState, Shape
-from projections.cluster.quota.bounds import Request
+from projections.cluster.quota.bounds import request_of
 from projections.cluster.quota.entitlement import Standing
 from projections.cluster.state import Cluster, Line
 from projections.cluster.tick import Tick
@@ -175,7 +175,7 @@ class Desk:
         if (team, wanted) in self._closed and code in (None, HoldCode.OVER_ENTITLEMENT):
             code = HoldCode.BEHIND
         if code is not None:
-            if standing.strict(team) and code not in IMPOSSIBLE:
+            if standing.strict(team) and code not in IMPOSSIBLE and not standing.stuck(request_of(alike)):
                 self._closed.add((team, wanted))
             return code
         borrowing = not standing.entitles(team, wanted, gpus, rank=alike.rank)
@@ -201,12 +201,10 @@ class Desk:
 
     def _bound(self, alike: Line) -> HoldCode | None:
         """What stands against them whatever their team is entitled to: a stop, the nodes, a limit."""
-        standing, shape, team = self._standing, alike.shape, alike.team
-        gpus = least_gpus(shape)
-        block = standing.blocked(Request(team, shape.gpu_types, gpus, preemptible=not alike.firm, rank=alike.rank))
+        block = self._standing.blocked(request_of(alike))
         if block is not None and block.code is HoldCode.QUEUE_PAUSED:
             return block.code
-        if (code := self._possible.fault(shape)) is not None:
+        if (code := self._possible.fault(alike.shape)) is not None:
             return code
         return block.code if block is not None else None
 

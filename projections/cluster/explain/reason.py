@@ -14,7 +14,7 @@ from projections.cluster.index import line_of
 from projections.cluster.job import WANT_NOTHING, Job, JobState, Shape, lasts
 from projections.cluster.placing.misfit import ANY_STATE, could_hold, misfit
 from projections.cluster.placing.place import Misfit, Room, place
-from projections.cluster.quota.bounds import Block, Request
+from projections.cluster.quota.bounds import Block, Request, request_of
 from projections.cluster.quota.entitlement import Standing
 from projections.cluster.state import Cluster, Line
 
@@ -128,7 +128,7 @@ def _head(cluster: Cluster, job: Job, standing: Standing, gpu_type: str) -> JobI
         entry = next(cluster.queue.line(line))
         if line.hold is not HoldCode.CREDITS and _alike(line) == _alike(line_of(job)):
             first = min(first, entry[0])
-        elif standing.wants(line.shape.gpu_types) == gpu_type:
+        elif standing.wants(line.shape.gpu_types) == gpu_type and not standing.stuck(request_of(line)):
             before.append(entry)
     return min((entry for entry in before if entry[0] < first), default=(first, None))[1]
 

@@ -12,9 +12,10 @@ from projections.cluster.job import PRIORITY_RANK
 from projections.cluster.quota.claims import Claims
 from projections.cluster.quota.shares import UNBOUNDED, Shares
 from projections.cluster.quota.tree import ALL_TYPES
-from projections.cluster.state import Cluster
+from projections.cluster.state import Cluster, Line
 
 CLASSES: Final = len(PRIORITY_RANK)
+LAID: Final = frozenset({HoldCode.OVER_FLOOR, HoldCode.OVER_LIMIT})  # bounds that may follow where floors are laid
 
 
 class Request(NamedTuple):
@@ -26,6 +27,13 @@ class Request(NamedTuple):
     preemptible: bool = True
     jobs: int = 1
     rank: int | None = None  # its class, where it is asked what stands against it for good
+
+
+def request_of(line: Line) -> Request:
+    """What the first of a line of waiting jobs asks for, in its class: of an elastic gang, the least."""
+    shape = line.shape
+    gpus = shape.min_gpus or shape.gpus
+    return Request(line.team, shape.gpu_types, gpus, preemptible=not line.firm, rank=line.rank)
 
 
 class Block(NamedTuple):
@@ -89,6 +97,14 @@ class Bounded:
         blocks = [block or many for block in found] or [many]
         closed = [block for block in blocks if block is not None]
         return max(closed, key=_gravity) if len(closed) == len(blocks) else None
+
+    def stuck(self, request: Request) -> bool:
+        """Whether a job is larger than a bound as floors over all types are laid now, though not however they are laid.
+
+        Not what others use keeps it waiting, but what they want: nobody behind it can wait for that.
+        """
+        block = self.blocked(request)
+        return block is not None and block.code in LAID and request.gpus > block.bound
 
     def never(self, team: TeamId, gpu_types: Sequence[str], gpus: int, *, preemptible: bool) -> bool:
         """Whether a job is larger than a bound of its team lets any job be, on each type that it accepts (none: any).

@@ -153,8 +153,9 @@ def _released(cluster: Cluster, e: GpusReleased, recorded: Recorded) -> None:
         return  # late, doubled, or of an older life
     after = node.freeing(e.run_id, e.slots)
     put_slots(cluster, after)
-    freed = (node.held[e.run_id] & e.slots).bit_count()
-    run = leaving(cluster.runs[e.run_id], cluster.credits.bills.get(e.run_id), freed, recorded.at)
+    run = cluster.runs[e.run_id]
+    if (bill := cluster.credits.bills.get(e.run_id)) is not None:  # the use of others is asked for by nobody
+        run = leaving(run, bill, (node.held[e.run_id] & e.slots).bit_count(), recorded.at)
     if e.run_id not in after.held:
         # That its GPUs came back without a word how it ended there is what ended it: it is taken as lost.
         evidence = run.evidence if run.ended & run.bit(e.node_id) else _with(run, recorded)

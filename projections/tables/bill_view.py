@@ -55,10 +55,6 @@ WHERE run_id >= $1 AND run_id < $1 || '~' AND ($2::text IS NULL OR run_id LIKE '
 ORDER BY run_id LIMIT $3
 """  # likewise
 OF_JOB: Final = f"{COLUMNS} WHERE job_id = $1 ORDER BY reserved_at, position"  # likewise
-RESERVED: Final = f"""{COLUMNS}
-WHERE account = $1 AND state = 'reserved' AND reservation > $2 ORDER BY reservation LIMIT $3
-"""  # likewise
-PAGE_MAX: Final = 10_000
 MATCHES_MAX: Final = 6  # runs that a shortened id is shown to mean
 
 
@@ -209,8 +205,3 @@ async def named(db: Pool | Connection, name: str) -> list[BillRow]:
 async def bills_of(db: Pool | Connection, job_id: JobId) -> list[BillRow]:
     """The bills of a job's attempts, the first one first."""
     return [BillRow(*record) for record in await db.fetch(OF_JOB, job_id)]
-
-
-async def reserved(db: Pool | Connection, account: str, *, after: int = 0, limit: int = 1000) -> list[BillRow]:
-    """The reservations of an account that are not settled, after the one of entry `after`, the oldest first."""
-    return [BillRow(*record) for record in await db.fetch(RESERVED, account, after, min(limit, PAGE_MAX))]

@@ -20,9 +20,6 @@ SELECT usage_id, account, entry, run_id, job_id, team, gpu_type, gpu_us, amount_
 FROM live.usage_record
 """
 IN_ORDER: Final = f"{COLUMNS} WHERE position > $1 ORDER BY position LIMIT $2"  # of the constant above
-OF_ACCOUNT: Final = f"""{COLUMNS}
-WHERE account = $3 AND month = $4 AND position > $1 ORDER BY position LIMIT $2
-"""  # likewise
 OF_RUN: Final = f"{COLUMNS} WHERE usage_id > $1 || '-' AND usage_id < $1 || '.' ORDER BY position"  # '.' follows '-'
 PAGE_MAX: Final = 10_000
 
@@ -94,14 +91,6 @@ def month_of(at: datetime) -> str:
 async def usage(db: Pool | Connection, *, after: Position = START, limit: int = 1000) -> list[UsageRow]:
     """Up to `limit` records in log order, after the one at position `after`."""
     return [UsageRow(*record) for record in await db.fetch(IN_ORDER, after, min(limit, PAGE_MAX))]
-
-
-async def usage_in(
-    db: Pool | Connection, account: str, month: str, *, after: Position = START, limit: int = 1000
-) -> list[UsageRow]:
-    """The same of an account in a month."""
-    records = await db.fetch(OF_ACCOUNT, after, min(limit, PAGE_MAX), account, month)
-    return [UsageRow(*record) for record in records]
 
 
 async def usage_of(db: Pool | Connection, run_id: RunId) -> list[UsageRow]:

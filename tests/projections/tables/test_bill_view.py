@@ -107,8 +107,8 @@ async def test_a_run_that_is_reserved_for_again_has_a_new_bill(pool: Pool) -> No
             assert (red.reservations, blue.reservations) == (0, 1)
 
 
-async def test_bills_are_found_by_job_and_those_open_by_account(pool: Pool) -> None:
-    """A job's in the order of its attempts, also beyond nine; an account's in the order of its reservations."""
+async def test_bills_are_found_by_job(pool: Pool) -> None:
+    """In the order of its attempts, also beyond nine."""
     purse, events = Purse(), []
     for attempt in range(1, 12):
         purse.run_id = RunId(f"{JOB}-{attempt}")
@@ -119,10 +119,6 @@ async def test_bills_are_found_by_job_and_those_open_by_account(pool: Pool) -> N
         await fill(conn, schema.LIVE, [recorded(events)])
 
     assert [bill.reserved_micro for bill in await bill_view.bills_of(pool, JOB)] == list(range(1, 12))
-    open_now = await bill_view.reserved(pool, RED)
-    assert [bill.reserved_micro for bill in open_now] == [2, 4, 6, 8, 10]
-    assert await bill_view.reserved(pool, RED, after=open_now[1].reservation, limit=2) == open_now[2:4]
-    assert await bill_view.reserved(pool, BLUE) == []
     assert await bill_view.bill(pool, RunId("other-1")) is None
 
 

@@ -5,7 +5,9 @@ from typing import Any
 
 import msgspec
 
-from events.base import START, AccountId, AskId, JobId, Moment, NodeId, Position, TeamId
+from events.base import START, AccountId, AskId, GpuUuid, JobId, Moment, NodeId, Position, TeamId
+from events.fleet import DrainCause
+from events.gpu import GpuRecovered, GpuResetFailed, GpuSignalled
 from events.job import JobSpec
 from events.node import (
     CheckpointSaved,
@@ -13,6 +15,7 @@ from events.node import (
     GpusReleased,
     NodeDescribed,
     NodeJoined,
+    RanksUnkillable,
     ShareEnded,
     ShareStarted,
 )
@@ -34,7 +37,15 @@ class Cancel(msgspec.Struct, frozen=True, kw_only=True, tag_field="ask", tag="ca
     trace: str = ""
 
 
-Ask = Submit | Cancel
+class Resume(msgspec.Struct, frozen=True, kw_only=True, tag_field="ask", tag="resume", forbid_unknown_fields=True):
+    """Let a job that failed too often try again."""
+
+    job_id: JobId
+    reason: str = ""
+    trace: str = ""
+
+
+Ask = Submit | Cancel | Resume
 
 
 class SetQueues(
@@ -120,7 +131,73 @@ class Uncordon(msgspec.Struct, frozen=True, kw_only=True, tag_field="ask", tag="
     trace: str = ""
 
 
-OperatorAsk = SetQueues | SetPolicy | SetAccounts | SetPrices | Grant | Adjust | Cordon | Uncordon
+class Drain(msgspec.Struct, frozen=True, kw_only=True, tag_field="ask", tag="drain", forbid_unknown_fields=True):
+    """Empty these nodes: all of them, or nothing is written."""
+
+    node_ids: tuple[NodeId, ...]
+    reason: str
+    deadline: Moment | None = None  # when what still runs there is stopped and moved; None: never
+    cause: DrainCause = DrainCause.OPERATOR  # or `upgrade`, or `retire`: for good
+    trace: str = ""
+
+
+class Undrain(msgspec.Struct, frozen=True, kw_only=True, tag_field="ask", tag="undrain", forbid_unknown_fields=True):
+    """Use these nodes again: all of them, or nothing is written."""
+
+    node_ids: tuple[NodeId, ...]
+    reason: str = ""
+    trace: str = ""
+
+
+class Maintain(msgspec.Struct, frozen=True, kw_only=True, tag_field="ask", tag="maintain", forbid_unknown_fields=True):
+    """Have these nodes empty for a while: all of them, or nothing is written."""
+
+    node_ids: tuple[NodeId, ...]
+    window: str  # a name
+    starts: Moment
+    ends: Moment
+    reason: str = ""
+    trace: str = ""
+
+
+class CancelMaintenance(
+    msgspec.Struct, frozen=True, kw_only=True, tag_field="ask", tag="cancel_maintenance", forbid_unknown_fields=True
+):
+    """The window is not needed on these nodes, or over already."""
+
+    node_ids: tuple[NodeId, ...]
+    window: str
+    reason: str = ""
+    trace: str = ""
+
+
+class ReturnGpus(
+    msgspec.Struct, frozen=True, kw_only=True, tag_field="ask", tag="return_gpus", forbid_unknown_fields=True
+):
+    """These GPUs of a node are sound."""
+
+    node_id: NodeId
+    gpu_uuids: tuple[GpuUuid, ...]
+    reason: str = ""
+    trace: str = ""
+
+
+NodeAsk = Cordon | Uncordon | Drain | Undrain | Maintain | CancelMaintenance | ReturnGpus
+OperatorAsk = (
+    SetQueues
+    | SetPolicy
+    | SetAccounts
+    | SetPrices
+    | Grant
+    | Adjust
+    | Cordon
+    | Uncordon
+    | Drain
+    | Undrain
+    | Maintain
+    | CancelMaintenance
+    | ReturnGpus
+)
 
 
 class RefusalCode(StrEnum):
@@ -162,7 +239,19 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True, tag_field="answer", tag
 Answer = Accepted | Refused
 
 
-AgentReport = NodeJoined | NodeDescribed | GpusFoundClean | ShareStarted | CheckpointSaved | ShareEnded | GpusReleased
+AgentReport = (
+    NodeJoined
+    | NodeDescribed
+    | GpusFoundClean
+    | ShareStarted
+    | CheckpointSaved
+    | ShareEnded
+    | GpusReleased
+    | RanksUnkillable
+    | GpuSignalled
+    | GpuRecovered
+    | GpuResetFailed
+)
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

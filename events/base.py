@@ -83,6 +83,7 @@ TELLER: Final = Family("teller", ("account", "ask_id"), "gate")
 ACCOUNTS: Final = Family("accounts", (), "gate")
 PRICES: Final = Family("prices", (), "gate")
 PERIOD: Final = Family("period", (), "control")
+ALARMS: Final = Family("alarms", (), "control")
 
 
 class Event(msgspec.Struct, kw_only=True, frozen=True, gc=False, tag_field="type"):

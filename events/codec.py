@@ -10,7 +10,22 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 
 import msgspec
 
-from events import accounts, credit, fleet, head, job, node, operator, period, policy, prices, queues, teller
+from events import (
+    accounts,
+    alarm,
+    credit,
+    fleet,
+    gpu,
+    head,
+    job,
+    node,
+    operator,
+    period,
+    policy,
+    prices,
+    queues,
+    teller,
+)
 from events.base import Event, Family, Moment, RunId, Unreadable, job_id_of
 from events.subjects import family_subject
 
@@ -21,6 +36,7 @@ EVENT_MAX_BYTES: Final = 1 << 20  # the server's max_payload, less nothing: the 
 AnyEvent = (
     job.JobSubmitted
     | job.JobCancelRequested
+    | job.JobResumeAsked
     | job.JobRejected
     | job.JobAdmitted
     | job.AdmissionWithdrawn
@@ -46,11 +62,29 @@ AnyEvent = (
     | node.ShareEnded
     | node.CheckpointSaved
     | node.GpusReleased
+    | node.RanksUnkillable
+    | gpu.GpuSignalled
+    | gpu.GpuRecovered
+    | gpu.GpuResetFailed
+    | gpu.GpuJudged
+    | gpu.GpuReturned
     | operator.NodeCordoned
     | operator.NodeUncordoned
+    | operator.NodeDrainAsked
+    | operator.NodeUndrainAsked
+    | operator.MaintenancePlanned
+    | operator.MaintenanceCancelled
+    | operator.GpuReturnAsked
     | fleet.NodeSuspected
     | fleet.NodeRecovered
     | fleet.NodeLost
+    | fleet.NodeClockJudged
+    | fleet.NodeDrainBegun
+    | fleet.NodeDrained
+    | fleet.NodeDrainEnded
+    | fleet.NodeRetired
+    | alarm.AlarmRaised
+    | alarm.AlarmCleared
     | head.LogFounded
     | head.LeadershipTaken
     | head.RoundDecided
@@ -134,6 +168,7 @@ class _Shape(NamedTuple):
 def _shape(cls: type[Event]) -> _Shape:
     envelope = set(Event.__struct_fields__)
     fields = [f for f in msgspec.structs.fields(cls) if f.name not in envelope]
+    fields.sort(key=lambda f: not f.required)  # a base may have fields with defaults
     names = tuple(f.name for f in fields)
     data = msgspec.defstruct(
         f"{cls.__name__}Data",

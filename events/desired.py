@@ -4,7 +4,7 @@ from enum import StrEnum
 
 import msgspec
 
-from events.base import GpuUuid, JobId, NodeEpoch, NodeId, Position, RunId, SlotMask, TeamId
+from events.base import GpuUuid, JobId, Moment, NodeEpoch, NodeId, Position, RunId, SlotMask, TeamId
 from events.job import JobSpec, StopCause
 
 
@@ -45,6 +45,8 @@ class Desired(msgspec.Struct, frozen=True, kw_only=True):
     as_of: Position
     lost: bool = False  # this life was declared lost: the agent joins anew once it has ended what runs
     shares: tuple[DesiredShare, ...] = ()  # ordered by run_id
+    resets: tuple[GpuUuid, ...] = ()  # GPUs to be reset once nothing holds them, in order
+    patience_s: float = 0.0  # the silence after which this life is given up, at the least; 0: nobody said
 
 
 class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,3 +56,5 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     epoch: NodeEpoch
     instance: str
     runs: int = 0  # with living ranks
+    at: Moment | None = None  # by the node's own clock, as it was sent
+    version: str = ""  # of the agent's program

@@ -92,6 +92,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults
     labels: dict[str, str] = {}  # that its nodes must have
     tolerates: tuple[str, ...] = ()  # taints of nodes that it may go to all the same
     account: str = ""  # of its team's, the one that pays; empty: the first
+    start_within_s: Count = 0  # from its placement until all ranks have started; 0: as the policy says
 
 
 class NodeShare(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -109,6 +110,9 @@ class HoldCode(StrEnum):
     # Held
     QUEUE_PAUSED = "queue_paused"  # its queue, or one above it, is paused or on hold
     BACKING_OFF = "backing_off"  # requeued, and its not_before has not come
+    FAILED_TOO_OFTEN = (
+        "failed_too_often"  # failures that are not its own have used up its budget: a person looks, then resumes it
+    )
     # Impossible with the numbers of now
     NO_SUCH_GPU = "no_such_gpu"  # no node has, or ever had, a GPU of an accepted type
     NO_SUCH_NODE = "no_such_node"  # nodes with such GPUs lack its labels, or have taints that it does not tolerate
@@ -165,6 +169,7 @@ class EarmarkCause(StrEnum):
 
     NODE = "node"  # a node of it is gone, unwell, or lost a GPU
     CHANGED = "changed"  # the job is cancelled, or is no longer admitted
+    EXPIRED = "expired"  # it was kept for as long as the policy says
 
 
 class StopCause(StrEnum):
@@ -179,6 +184,22 @@ class StopCause(StrEnum):
     CONSOLIDATED = "consolidated"  # moved, so that a gang finds whole nodes
     QUEUE_HELD = "queue_held"  # its queue, or one above it, was put on hold
     CREDITS = "credits"  # what is reserved for it is used up, and its account has no more
+    DRAIN = "drain"  # its node is drained, and the deadline has come
+    GPU = "gpu"  # a GPU of it failed
+    START_DEADLINE = "start_deadline"  # a share did not come up in time
+
+
+class FailureCategory(StrEnum):
+    """Whose failure the end of a run was, from evidence."""
+
+    NONE = ""  # it was none: stopped for others, or by somebody's word
+    USER = "user"  # a rank exited by itself with another code than 0
+    OUT_OF_MEMORY = "out_of_memory"  # the kernel killed a rank for want of memory
+    TIME_LIMIT = "time_limit"
+    PREEMPTED = "preempted"  # stopped for others, moved, or with its queue
+    NODE = "node"  # lost, rebooted, or could not start its ranks
+    GPU = "gpu"
+    CONTROL_PLANE = "control_plane"  # a node was cut off from it, and ended what ran there by itself
 
 
 class IntakeEvent(Event, kw_only=True, frozen=True):
@@ -200,6 +221,12 @@ class JobSubmitted(IntakeEvent, kw_only=True, frozen=True, tag="musterbook.job.s
 
 class JobCancelRequested(IntakeEvent, kw_only=True, frozen=True, tag="musterbook.job.cancel_requested.v1"):
     """A user no longer wants a job. Without effect on one that has ended."""
+
+    reason: str = ""
+
+
+class JobResumeAsked(IntakeEvent, kw_only=True, frozen=True, tag="musterbook.job.resume_asked.v1"):
+    """Somebody looked at a job that had failed too often: it may try again, with its budgets as they were at first."""
 
     reason: str = ""
 
@@ -262,6 +289,7 @@ class GpusEarmarked(JobEvent, kw_only=True, frozen=True, tag="musterbook.job.gpu
     victims: tuple[RunId, ...] = ()  # whole gangs, in order; none where a moved job's new place is set aside
     ranks: tuple[Count, ...] = ()  # as in `JobPlaced`
     moved: bool = False  # the victims are moved, so that whole nodes come free: each has an earmark of its own
+    until: Moment | None = None  # of what is kept for a gang that lost a member: after that it is anyone's
 
 
 class EarmarkDropped(JobEvent, kw_only=True, frozen=True, tag="musterbook.job.earmark_dropped.v1"):
@@ -326,6 +354,11 @@ class JobRequeued(JobEvent, kw_only=True, frozen=True, tag="musterbook.job.reque
     run_id: RunId  # the run that ended
     cause: StopCause
     not_before: Moment  # back-off
+    category: FailureCategory = FailureCategory.NONE
+    node_id: NodeId = NodeId("")  # whose failure it was, for causes that have one
+    exit_code: Code = 0  # of the first rank that failed; 128 + n after signal n
+    avoid: tuple[NodeId, ...] = ()  # nodes that the job keeps away from for a while
+    held: bool = False  # its budget for failures of this kind is used up: it waits until somebody resumes it
 
 
 class JobSucceeded(JobEvent, kw_only=True, frozen=True, tag="musterbook.job.succeeded.v1"):
@@ -341,6 +374,7 @@ class JobFailed(JobEvent, kw_only=True, frozen=True, tag="musterbook.job.failed.
     cause: StopCause
     exit_code: Code = 0  # of the first rank that failed; 128 + n after signal n
     node_id: NodeId = NodeId("")
+    category: FailureCategory = FailureCategory.NONE
 
 
 class JobCancelled(JobEvent, kw_only=True, frozen=True, tag="musterbook.job.cancelled.v1"):

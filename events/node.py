@@ -72,6 +72,8 @@ class ShareEnded(NodeReport, kw_only=True, frozen=True, tag="musterbook.node.sha
     exit_code: Code = 0  # of the first rank that failed; 128 + n after signal n; 0: all ranks succeeded
     rank: Code = -1  # which rank that was; -1: none failed
     message: str = ""  # what could not be done, for `start_failed`
+    out_of_memory: bool = False  # the kernel killed a process of it for want of memory
+    isolated: bool = False  # with `stopped`: its agent had no contact, and nobody told it to
 
 
 class CheckpointSaved(NodeReport, kw_only=True, frozen=True, tag="musterbook.node.checkpoint_saved.v1"):
@@ -88,3 +90,12 @@ class GpusReleased(NodeReport, kw_only=True, frozen=True, tag="musterbook.node.g
     node_epoch: NodeEpoch
     run_id: RunId
     slots: SlotMask
+
+
+class RanksUnkillable(NodeReport, kw_only=True, frozen=True, tag="musterbook.node.ranks_unkillable.v1"):
+    """Processes of a run live on long after KILL: its GPUs cannot be released, and the node wants a person, or a reboot."""
+
+    node_epoch: NodeEpoch
+    run_id: RunId
+    pids: tuple[Count, ...] = ()  # the first few
+    waited_s: Count = 0  # since KILL

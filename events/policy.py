@@ -68,7 +68,10 @@ class PolicySet(StandingDocument, kw_only=True, frozen=True, tag="musterbook.pol
     family: ClassVar[Family] = POLICY
 
     suspect_after_s: Seconds = 30.0  # silence after which nothing new is placed on a node
-    lost_after_s: Seconds = 90.0  # silence after which a node is declared lost; more than suspect_after_s
+    lost_after_s: Seconds = 90.0  # the least silence after which a node is declared lost; more than suspect_after_s
+    lost_most_s: Seconds = 900.0  # the most, however much a restart would cost; less than lost_after_s counts as that
+    restart_s: Count = 120  # what a run that starts again is taken to need until it goes on
+    silent_percent: Count = 25  # of the nodes: as many silent at once make the network suspect, not the nodes; 0: never
     placement: PlacePolicy = PlacePolicy.BEST_FIT
     order: JobOrder = JobOrder.FAIR
     blocking: bool = False  # a job that cannot start holds up all behind it that want the same GPU type
@@ -86,3 +89,9 @@ class PolicySet(StandingDocument, kw_only=True, frozen=True, tag="musterbook.pol
     waived_failed: Waived = Waived.LOST  # of runs that a node, a GPU or we ended
     waived_preempted: Waived = Waived.LOST  # of runs that were stopped for others, moved, or with their queue
     uncovered: Bearer = Bearer.ACCOUNT  # else a short runtime and a long grace would be GPU time for nothing
+    breaker_percent: Count = 20  # of the GPUs: no more are taken out by verdicts at once; 0: none are
+    keep_place_s: Count = 120  # what a gang that lost a member still has is kept for it; 0: nothing is
+    avoid_s: Count = 3_600  # how long a job keeps away from a node that failed it, where there are others
+    start_within_s: Count = (
+        300  # from a placement until all ranks have started, where the job does not say; 0: no limit
+    )

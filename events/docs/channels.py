@@ -2,7 +2,7 @@
 
 from typing import Any, Final, NamedTuple
 
-from events import accounts, credit, fleet, head, job, node, operator, period, policy, prices, queues, teller
+from events import accounts, alarm, credit, fleet, head, job, node, operator, period, policy, prices, queues, teller
 from events.ask import Answer, Ask, DryRun, DryRunAsk, Entitled, EntitledAsk, OperatorAsk, Report, Why, WhyAsk
 from events.base import Event, Family
 from events.codec import TYPES
@@ -97,6 +97,7 @@ FAMILY_MODULES: Final = {
     "teller": teller,
     "credit": credit,
     "period": period,
+    "alarms": alarm,
 }
 WRITERS: Final = {"gate": "the gate", "control": "the control plane"}
 

@@ -9,8 +9,9 @@ from typing import Final
 
 import msgspec
 
-from events.base import NodeId, RunId, SlotMask
+from events.base import GpuUuid, NodeId, RunId, SlotMask
 from events.desired import Desired, DesiredShare, Order
+from events.gpu import GpuAction
 from events.job import JobSpec, Ranks
 from projections.cluster.job import Run
 from projections.cluster.node import Node, NodeState
@@ -33,7 +34,15 @@ def desired(cluster: Cluster, node_id: NodeId) -> Desired:
         as_of=cluster.position,
         lost=node.state is NodeState.LOST,
         shares=tuple(_share(cluster, node, run_id) for run_id in sorted(node.held)),
+        resets=_resets(node),
     )
+
+
+def _resets(node: Node) -> tuple[GpuUuid, ...]:
+    """The GPUs that a verdict wants reset, and that nothing was yet done about."""
+    done = {remedy.gpu_uuid for remedy in node.fitness.remedies}
+    ailments = node.fitness.ailments.items()
+    return tuple(sorted(u for u, one in ailments if one.action is GpuAction.RESET and u not in done))
 
 
 def fitted(cluster: Cluster, whole: Desired) -> Desired:

@@ -3,13 +3,14 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from events.base import CREDIT, FLEET, HEAD, JOB, PERIOD, Recorded, Unreadable
+from events.base import ALARMS, CREDIT, FLEET, HEAD, JOB, PERIOD, Recorded, Unreadable
 from events.codec import family_of
 from events.head import LeadershipTaken, LogFounded, RoundDecided
 from events.policy import PolicySet
 from events.queues import QueuesSet
 from projections.cluster.account import settle
 from projections.cluster.evolve_credit import CREDIT_CHANGES
+from projections.cluster.evolve_health import HEALTH_CHANGES
 from projections.cluster.evolve_jobs import JOB_CHANGES
 from projections.cluster.evolve_nodes import NODE_CHANGES
 from projections.cluster.index import look_at_teams, set_order
@@ -76,7 +77,7 @@ def _queues_set(cluster: Cluster, e: QueuesSet, recorded: Recorded) -> None:
 
 
 def _unreadable(cluster: Cluster, e: Unreadable, recorded: Recorded) -> None:
-    family = family_of(e.subject, (JOB, FLEET, HEAD, CREDIT, PERIOD))
+    family = family_of(e.subject, (JOB, FLEET, HEAD, CREDIT, PERIOD, ALARMS))
     if family is not None:
         cluster.unread = cluster.unread or recorded.position
     if family is HEAD:
@@ -93,4 +94,5 @@ CHANGES: Final[dict[type, Callable[[Cluster, Any, Recorded], None]]] = {
     **JOB_CHANGES,
     **NODE_CHANGES,
     **CREDIT_CHANGES,
+    **HEALTH_CHANGES,
 }

@@ -56,7 +56,7 @@ from projections.cluster.state import Cluster
 
 APPLICATION_CAUSES: Final = frozenset({StopCause.RANK_FAILED, StopCause.TIME_LIMIT})
 BLAMELESS_CAUSES: Final = frozenset(
-    {StopCause.PREEMPTED, StopCause.CONSOLIDATED, StopCause.QUEUE_HELD, StopCause.CREDITS}
+    {StopCause.PREEMPTED, StopCause.CONSOLIDATED, StopCause.QUEUE_HELD, StopCause.CREDITS, StopCause.DRAIN}
 )
 OUTCOMES: Final = {
     StopCause.CANCEL: EndedAs.CANCELLED,
@@ -64,6 +64,9 @@ OUTCOMES: Final = {
     StopCause.RANK_FAILED: EndedAs.FAILED,
     StopCause.START_FAILED: EndedAs.INTERRUPTED,
     StopCause.NODE_LOST: EndedAs.INTERRUPTED,
+    StopCause.GPU: EndedAs.INTERRUPTED,
+    StopCause.START_DEADLINE: EndedAs.INTERRUPTED,
+    StopCause.DRAIN: EndedAs.INTERRUPTED,
     StopCause.PREEMPTED: EndedAs.PREEMPTED,
     StopCause.CONSOLIDATED: EndedAs.CONSOLIDATED,
     StopCause.QUEUE_HELD: EndedAs.QUEUE_HELD,

@@ -21,6 +21,7 @@ from events.node import (
 from events.operator import NodeCordoned, NodeUncordoned
 from projections.cluster.charging import started
 from projections.cluster.credit.meter import leaving, used_us
+from projections.cluster.evolve_health import rebooted
 from projections.cluster.index import (
     node_of,
     put_node,
@@ -51,7 +52,7 @@ def _joined(cluster: Cluster, e: NodeJoined, recorded: Recorded) -> None:
         traits=traits_of(e.labels, e.taints),
         cordoned=before.cordoned,
     )
-    put_node(cluster, replace(node, present=node.mask(e.gpu_uuids)))
+    put_node(cluster, replace(node, present=node.mask(e.gpu_uuids)).being(rebooted(before, e.boot_id)))
     _kill_shares(cluster, before, recorded, heard=before.silent_since or recorded.at)
 
 

@@ -26,11 +26,12 @@ def put_node(cluster: Cluster, node: Node) -> None:
     cluster.places.add(node.place, node.node_id)
     _enter_pool(cluster, node)
     _keep(cluster.suspects, node.node_id, wanted=node.state is NodeState.SUSPECT)
+    _keep(cluster.cases, node.node_id, wanted=node.fitness.asks)
 
 
 def put_slots(cluster: Cluster, node: Node) -> None:
     """The same for a node of which only free slots changed: the common case, and a hot one."""
-    if node.cordoned:
+    if node.sick or node.closed:
         put_node(cluster, node)
         return
     before = cluster.nodes[node.node_id]
@@ -62,10 +63,10 @@ def _leave_pool(cluster: Cluster, node: Node) -> None:
 
 
 def _pool(node: Node) -> Pool | None:
-    spare = node.free & ~node.marked
-    if not spare or node.state is not NodeState.UP or node.cordoned:
+    spare = node.spare
+    if not spare or node.state is not NodeState.UP or node.closed:
         return None
-    return Pool(node.gpu_type, node.present.bit_count(), spare.bit_count(), node.traits)
+    return Pool(node.gpu_type, node.size, spare.bit_count(), node.traits)
 
 
 def _count(cluster: Cluster, node: Node, by: int) -> None:
@@ -77,12 +78,12 @@ def _count(cluster: Cluster, node: Node, by: int) -> None:
 
 def kind_of(node: Node) -> Kind:
     """With which others a node is counted."""
-    return Kind(node.state, node.gpu_type, node.size, node.cordoned, node.traits, node.place)
+    return Kind(node.state, node.gpu_type, node.size, node.closed, node.traits, node.place)
 
 
 def _capacity(node: Node) -> int:
-    """GPUs of a node that its team may count on: all in the pool; of a cordoned one, those in use."""
-    return (node.pool & ~node.free if node.cordoned else node.pool).bit_count()
+    """GPUs of a node that its team may count on: all in the pool; of a closed one, and of those that are sick, what is in use."""
+    return (node.pool & ~(node.free if node.closed else node.free & node.sick)).bit_count()
 
 
 def _add(counts: MutableMapping[K, int], key: K, by: int) -> None:
@@ -247,7 +248,8 @@ def asks_for_decision(run: Run, job: Job, *, on_hold: bool) -> bool:
         return True
     if run.stopping is not None:
         return False
-    if run.failure is not None or run.broken or (run.ended != run.all and (job.cancel or run.evicted_for or on_hold)):
+    unended = run.ended != run.all
+    if run.failure is not None or run.broken or (unended and (job.cancel or run.evicted_for or on_hold or run.hurt)):
         return True
     return run.started_at is None and run.started == run.all
 

@@ -164,6 +164,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     end: datetime | None = None  # when it has ended at the latest, as declared or told; None: nobody said
     evicted_for: JobId = JobId("")  # the job that it is to end for
     moved: bool = False  # it has a new place set aside: see `GpusEarmarked.moved`
+    hurt: bool = False  # a verdict on a GPU of it says that it is to be stopped
     started: int = 0
     ended: int = 0
     released: int = 0

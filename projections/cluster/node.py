@@ -16,6 +16,7 @@ from events.base import (
     RunId,
 )
 from events.job import Domain
+from projections.cluster.fitness import FIT, Fitness
 
 Slots = int  # bit n is slot n; 0 is none, which no message may carry
 
@@ -45,7 +46,7 @@ class Pool(NamedTuple):
     """Nodes that are alike for placement. `free` GPUs are clean, in the pool, and no run's."""
 
     gpu_type: str
-    size: int  # GPUs that the node has
+    size: int  # GPUs of the node that are sound
     free: int  # never 0; without those that are earmarked
     traits: str = ""  # its labels and taints, as one word
 
@@ -72,8 +73,8 @@ class Kind(NamedTuple):
 
     state: NodeState
     gpu_type: str
-    size: int  # GPUs that the node has
-    cordoned: bool = False
+    size: int  # GPUs of the node that are sound
+    closed: bool = False
     traits: str = ""
     place: Place = NOWHERE
 
@@ -102,11 +103,18 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     traits: str = ""  # labels but for its place, and taints, as one word: see `traits_of`
     cordoned: bool = False
     silent_since: datetime | None = None  # of a suspect node: when it was heard last
+    fitness: Fitness = FIT
+    sick: Slots = 0  # slots whose GPUs are given to nobody, by `fitness`
 
     @property
     def spare(self) -> Slots:
         """Slots that any job may be given."""
-        return self.free & ~self.marked
+        return self.free & ~self.marked & ~self.sick
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing new is placed here: cordoned, drained or retired."""
+        return self.cordoned or self.fitness.closed
 
     @property
     def rack(self) -> str:
@@ -126,8 +134,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def size(self) -> int:
-        """GPUs that the node has."""
-        return self.present.bit_count()
+        """GPUs of the node that are sound."""
+        return (self.present & ~self.sick).bit_count()
 
     def numbered(self, uuids: tuple[GpuUuid, ...]) -> tuple[GpuUuid, ...]:
         """The GPUs by slot once these are in the node: a known one keeps its own, a new one gets the next never used.
@@ -149,6 +157,10 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """The slots of some GPUs; those never seen here have none."""
         slots = {uuid: slot for slot, uuid in enumerate(self.uuids)}
         return sum(1 << slots[uuid] for uuid in set(uuids) if uuid in slots)
+
+    def being(self, fitness: Fitness) -> "Node":
+        """The node as fit as this says."""
+        return msgspec.structs.replace(self, fitness=fitness, sick=self.mask(tuple(fitness.ailments)))
 
     def losing(self) -> "Node":
         """The node without its runs and its GPUs."""

@@ -20,7 +20,7 @@ from projections.cluster.index import put_job, put_node, put_run
 from projections.cluster.job import Earmark, Job, Promise, Run
 from projections.cluster.node import Node
 from projections.cluster.quota.tree import Tree
-from projections.cluster.state import FOLD_VERSION, Cluster, Past
+from projections.cluster.state import FOLD_VERSION, Alarm, Cluster, Past
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +44,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     earmarks: list[Earmark]
     promises: list[Promise]
     past: list[tuple[TeamId, Past]]
+    alarms: list[Alarm]
     accounts: AccountsSet | None
     accounts_position: Position
     prices: PricesSet | None
@@ -84,6 +85,7 @@ def dump(cluster: Cluster) -> bytes:
             earmarks=[cluster.earmarks[job_id] for job_id in sorted(cluster.earmarks)],
             promises=[cluster.promises[job_id] for job_id in sorted(cluster.promises)],
             past=[(team, cluster.past[team]) for team in sorted(cluster.past)],
+            alarms=[cluster.alarms[code] for code in sorted(cluster.alarms)],
             accounts=cluster.credits.payers.document,
             accounts_position=cluster.credits.payers_position,
             prices=cluster.credits.prices,
@@ -121,6 +123,7 @@ def load(data: bytes, *, log_id: str) -> Cluster | None:
     cluster.earmarks = {earmark.job_id: earmark for earmark in saved.earmarks}
     cluster.promises = {promise.job_id: promise for promise in saved.promises}
     cluster.past = dict(saved.past)
+    cluster.alarms = {alarm.code: alarm for alarm in saved.alarms}
     _load_credits(cluster, saved)
     for node in saved.nodes:
         put_node(cluster, node)
@@ -154,4 +157,5 @@ def _digest(payload: bytes) -> bytes:
 
 def _sorted_node(node: Node) -> Node:
     maps = {name: dict(sorted(getattr(node, name).items())) for name in ("held", "owed", "earmarked", "labels")}
-    return msgspec.structs.replace(node, **maps)
+    ailments = dict(sorted(node.fitness.ailments.items()))
+    return msgspec.structs.replace(node, **maps, fitness=msgspec.structs.replace(node.fitness, ailments=ailments))

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from events.alarm import AlarmCode
 from events.base import (
     START,
     JobId,
@@ -26,7 +27,7 @@ from projections.cluster.node import Kind, Node, Place, Pool, Spare, Whole
 from projections.cluster.overlay import Buckets, Lines, fork_map
 from projections.cluster.quota.tree import Tree
 
-FOLD_VERSION: Final = 4  # of what a snapshot holds: another version is thrown away
+FOLD_VERSION: Final = 5  # of what a snapshot holds: another version is thrown away
 NO_POLICY: Final = PolicySet(at=datetime.fromisoformat("1970-01-01T00:00:00+00:00"))
 
 
@@ -72,6 +73,18 @@ class Tally(NamedTuple):
     placed: int = 0
 
 
+class Alarm(msgspec.Struct, frozen=True):
+    """Something that needs a person."""
+
+    code: AlarmCode
+    at: datetime
+    position: Position
+    message: str
+    hint: str = ""
+    node_ids: tuple[NodeId, ...] = ()
+    count: int = 0
+
+
 class Past(msgspec.Struct, frozen=True):
     """What a team used, each GPU-second halved for every half-life since."""
 
@@ -100,6 +113,7 @@ class Cluster:
         self.runs: MutableMapping[RunId, Run] = {}
         self.earmarks: MutableMapping[JobId, Earmark] = {}
         self.promises: MutableMapping[JobId, Promise] = {}
+        self.alarms: MutableMapping[AlarmCode, Alarm] = {}  # that are raised
         self.credits = Credits()
         self.past: MutableMapping[TeamId, Past] = {}  # empty while the policy has no half-life
         # What follows is made from the above, and kept by `index`.
@@ -112,13 +126,14 @@ class Cluster:
         self.attention: MutableMapping[RunId, None] = {}  # runs that lifecycle has something to say about
         self.unwanted: MutableMapping[JobId, None] = {}  # cancelled jobs that have no GPUs
         self.suspects: MutableMapping[NodeId, None] = {}
+        self.cases: MutableMapping[NodeId, None] = {}  # nodes of which health may have something to say
         self.pools: Buckets[Pool] = Buckets()  # nodes that are up and have spare GPUs
         self.whole: Buckets[Whole] = Buckets()  # of those, the ones with nothing on them
         self.spares: MutableMapping[Spare, int] = {}  # GPUs of those that say where they stand
         self.places: Buckets[Place] = Buckets()  # all nodes, by where they stand
         self.sizes: MutableMapping[Kind, int] = {}  # nodes
         self.could: dict[object, bool] = {}  # what `could_hold` answered about these sizes; a new one when they change
-        self.capacity: MutableMapping[str, int] = {}  # gpu type -> GPUs in the pool, or held on cordoned nodes
+        self.capacity: MutableMapping[str, int] = {}  # gpu type -> GPUs in the pool, or held where nothing new comes
         self.usage: MutableMapping[Use, int] = {}  # GPUs, of all runs
         self.leaving: MutableMapping[Use, int] = {}  # GPUs, of runs that are to end for another job
         self.staying: MutableMapping[Use, int] = {}  # runs that are not
@@ -163,6 +178,8 @@ FORKED: Final = (
     "attention",
     "unwanted",
     "suspects",
+    "cases",
+    "alarms",
     "spares",
     "sizes",
     "capacity",

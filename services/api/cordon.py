@@ -57,7 +57,7 @@ async def uncordon(
 
 
 async def _said(here: Here, ask: Cordon | Uncordon, who: str) -> NodesSaid:
-    answer = await here.gate.cordon(ask, who)
+    answer = await here.gate.ask_nodes(ask, who)
     if isinstance(answer, Refused) and answer.code is RefusalCode.NOT_FOUND:
         hint = await _near(here, ask.node_ids) or answer.hint
         raise trouble(HTTPStatus.NOT_FOUND, "node_not_found", answer.message, hint)

@@ -5,9 +5,9 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from services.gate.cordons import NODES_MAX
 from services.gate.gate import MANY_MAX, REASON_MAX
 from services.gate.names import KEY_MAX
+from services.gate.node_asks import NODES_MAX
 
 TEAM_DEFAULT: Final = "default"
 PAGE: Final = 50  # jobs, where the client does not say

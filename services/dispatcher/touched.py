@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator
 
 from events.base import NodeId, Stretch
 from events.fleet import NodeLost
+from events.gpu import GpuJudged, GpuRecovered, GpuReturned
 from events.job import JobPlaced, RunStopping
 from events.node import GpusReleased, NodeJoined, ShareStarted
 from projections.cluster.state import Cluster
@@ -20,7 +21,9 @@ def touched(cluster: Cluster, stretch: Stretch, crowded: Collection[NodeId] = ()
                 yield from (share.node_id for share in e.shares)
             case RunStopping() as e if e.run_id in cluster.runs:  # else it is over: its releases touch its nodes
                 yield from (share.node_id for share in cluster.runs[e.run_id].shares)
-            case NodeJoined() | NodeLost() | GpusReleased() as e if e.node_id in cluster.nodes:
+            case NodeJoined() | NodeLost() | GpusReleased() | GpuJudged() | GpuReturned() | GpuRecovered() as e if (
+                e.node_id in cluster.nodes
+            ):
                 yield e.node_id  # an agent may report before it ever joined
             case ShareStarted() as e if e.node_id in crowded:
                 yield e.node_id

@@ -14,27 +14,27 @@ from events.ask import (
     AccountAsk,
     Answer,
     Cancel,
-    Cordon,
+    NodeAsk,
     OperatorAsk,
     RefusalCode,
     Refused,
     Report,
+    Resume,
     SetDocument,
     Submit,
-    Uncordon,
 )
 from events.base import Event, NodeId, Position, TeamId, Unreadable
 from events.codec import EVENT_MAX_BYTES, Codec, Stamp, type_of
-from events.job import JobCancelRequested, JobSubmitted
+from events.job import JobCancelRequested, JobResumeAsked, JobSubmitted
 from events.log.port import Log, Unknown
 from events.subjects import family_subject
 from runtime.clock import Clock
 from runtime.logging import get_logger
 from services.gate.account_asks import AccountAsks
-from services.gate.cordons import Cordons
 from services.gate.documents import Documents, Prepared
 from services.gate.lane import NO_ANSWER, WAITING_MAX, Counts, Lane
 from services.gate.names import KEY_MAX, is_job_id, job_id_for, name_problem, near_name, shown
+from services.gate.node_asks import NodeAsks
 from services.gate.reports import invalid, problem_of
 from services.gate.spec import checked, request_hash
 
@@ -64,7 +64,7 @@ class Gate:
         # One at a time: each is written over the one before it, and a conflict is its own.
         self._settings = Lane(log, waiting_max=waiting_max, group_max=1)
         self.documents = Documents(log, clock)
-        self._cordons = Cordons(log, clock)
+        self._node_asks = NodeAsks(log, clock)
         self._account_asks = AccountAsks(log, clock)
         self._reported: OrderedDict[bytes, Position] = OrderedDict()
         self.answers: Counter[tuple[str, str]] = Counter()  # given so far, by what was asked and the outcome
@@ -101,6 +101,10 @@ class Gate:
         """Record that `team` no longer wants a job. Without effect on one that has ended."""
         return self._told("cancel", await self._cancel(team, ask, by))
 
+    async def resume(self, team: TeamId, ask: Resume, by: str) -> Answer:
+        """Record that a job of `team` may try again. Without effect on one that is not held for its failures."""
+        return self._told("resume", await self._resume(team, ask, by))
+
     async def report(self, node_id: NodeId, report: Report) -> Answer:
         """Record what the agent of a node saw, in order, all or nothing."""
         return self._told("report", await self._report(node_id, report))
@@ -128,11 +132,11 @@ class Gate:
             return prepared.told(Accepted(position=prepared.position))
         return self._told(asked, prepared.told(await self._recorded(self._settings, [prepared.event])))
 
-    async def cordon(self, ask: Cordon | Uncordon, by: str) -> Answer:
-        """Record that nothing new is placed on nodes, or that it is again: of all of them, or nothing is written."""
+    async def ask_nodes(self, ask: NodeAsk, by: str) -> Answer:
+        """Record what an operator says of nodes: of all of them, or nothing is written."""
         asked = tag_of(ask)
         problem = _text_problem(ask.trace, ask.reason)
-        facts = problem if problem is not None else await self._cordons.prepared(ask, by)
+        facts = problem if problem is not None else await self._node_asks.prepared(ask, by)
         if isinstance(facts, Accepted | Refused):
             return self._told(asked, facts)
         return self._told(asked, await self._recorded(self._asks, facts))
@@ -142,6 +146,23 @@ class Gate:
         outcome = answer.code.value if isinstance(answer, Refused) else "repeated" if answer.repeated else "accepted"
         self.answers[asked, outcome] += 1
         return answer
+
+    async def _resume(self, team: TeamId, ask: Resume, by: str) -> Answer:
+        problem = team_problem(team) or _text_problem(ask.trace, ask.reason)
+        if problem is not None:
+            return problem
+        if not is_job_id(ask.job_id):
+            return _not_found(team, ask, "an id is j and 13 characters, as submit answers it")
+        event = JobResumeAsked(
+            at=self._clock.now(), by=by, trace=ask.trace, team=team, job_id=ask.job_id, reason=ask.reason
+        )
+        try:
+            known = await self._log.last(family_subject(event))
+        except Unknown:
+            return NO_ANSWER
+        if known is None:
+            return _not_found(team, ask, "jobs lists those of the team; another team's cannot be resumed")
+        return await self._recorded(self._asks, [event])
 
     async def _cancel(self, team: TeamId, ask: Cancel, by: str) -> Answer:
         problem = team_problem(team) or _text_problem(ask.trace, ask.reason)
@@ -253,7 +274,7 @@ def _text_problem(trace: str, reason: str = "") -> Refused | None:
     return None
 
 
-def _not_found(team: TeamId, ask: Cancel, hint: str) -> Refused:
+def _not_found(team: TeamId, ask: Cancel | Resume, hint: str) -> Refused:
     return Refused(
         code=RefusalCode.NOT_FOUND, message=f"job_id: team {team!r} has no job {shown(ask.job_id)}", hint=hint
     )

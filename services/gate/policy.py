@@ -17,10 +17,23 @@ AGENT_LOST_AFTER_S: Final = 60.0  # when an agent without contact gives its node
 PROMISES_MAX: Final = 256  # that the scheduler keeps at once, whatever the policy says
 INSTALMENT_SHORT_S: Final = 60  # below it, every run without a declared runtime writes a record that often
 # With `_s` in the event.
-SPANS: Final = ("suspect_after", "lost_after", "min_runtime", "cool_down", "half_life", "instalment")
+SPANS: Final = (
+    "suspect_after",
+    "lost_after",
+    "lost_most",
+    "restart",
+    "keep_place",
+    "avoid",
+    "start_within",
+    "min_runtime",
+    "cool_down",
+    "half_life",
+    "instalment",
+)
 DEFAULT: Final = PolicySet(at=datetime.min)  # noqa: DTZ901 - only its other fields are looked at
 
 NumberField = Annotated[int, Field(ge=0, le=COUNT_MAX)]
+PercentField = Annotated[int, Field(ge=0, le=100)]
 
 
 def checked_policy(raw: object, at: datetime) -> PolicySet | Refused:
@@ -90,7 +103,20 @@ class PolicyTyped(BaseModel):
     lost_after: Span = Field(
         90.0,
         validation_alias=AliasChoices("lost_after", "lost_after_s"),
-        description="Silence after which a node is declared lost; more than suspect_after.",
+        description="The least silence after which a node is declared lost; more than suspect_after.",
+    )
+    lost_most: Span = Field(
+        900.0,
+        validation_alias=AliasChoices("lost_most", "lost_most_s"),
+        description="The most, however much a restart would cost; less than lost_after counts as that.",
+    )
+    restart: WholeSpan = Field(
+        120,
+        validation_alias=AliasChoices("restart", "restart_s"),
+        description="What a run that starts again is taken to need until it goes on.",
+    )
+    silent_percent: PercentField = Field(
+        25, description="As many nodes silent at once make the network suspect, and none is given up; 0: never."
     )
     placement: PlacePolicy = Field(
         PlacePolicy.BEST_FIT, strict=False, description="Which of the nodes that hold a job gets it."
@@ -144,6 +170,24 @@ class PolicyTyped(BaseModel):
     )
     uncovered: Bearer = Field(
         Bearer.ACCOUNT, strict=False, description="Who bears what was used beyond what was reserved."
+    )
+    breaker_percent: PercentField = Field(
+        20, description="Of all GPUs: no more are taken out by verdicts at once, then a person is called; 0: none are."
+    )
+    keep_place: WholeSpan = Field(
+        120,
+        validation_alias=AliasChoices("keep_place", "keep_place_s"),
+        description="How long a gang that lost a member keeps what it still has; 0: not at all.",
+    )
+    avoid: WholeSpan = Field(
+        3_600,
+        validation_alias=AliasChoices("avoid", "avoid_s"),
+        description="How long a job keeps away from a node that failed it, where there are others.",
+    )
+    start_within: WholeSpan = Field(
+        300,
+        validation_alias=AliasChoices("start_within", "start_within_s"),
+        description="From a placement until all ranks have started, where the job does not say; 0: no limit.",
     )
 
     @model_validator(mode="after")

@@ -7,12 +7,14 @@ import msgspec
 from events.ask import AgentReport, RefusalCode, Refused, Report
 from events.base import SLOTS_MAX, NodeId
 from events.codec import type_of
+from events.gpu import GpuRecovered, GpuResetFailed, GpuSignalled, Recovery
 from events.node import (
     CheckpointSaved,
     GpusFoundClean,
     GpusReleased,
     NodeDescribed,
     NodeJoined,
+    RanksUnkillable,
     ShareEnded,
     ShareStarted,
 )
@@ -23,6 +25,8 @@ REPORTS_MAX: Final = 1_000  # in one message
 TEXT_MAX: Final = 500
 LABELS_MAX: Final = 64
 PORT_MAX: Final = 65_535
+
+AGENTS_MEANS: Final = frozenset({Recovery.RESET, Recovery.DRIVER})  # a reboot is seen by the boot id
 
 DECODER: Final = msgspec.json.Decoder(Report)
 
@@ -67,7 +71,9 @@ def _problem(one: AgentReport, instance: str) -> str:
             return _problem_of_gpus(one.gpu_uuids) or _problem_of_epoch(one.node_epoch)
         case NodeDescribed():
             return _problem_of_labels(one.labels, one.taints) or _problem_of_epoch(one.node_epoch)
-        case ShareStarted() | CheckpointSaved():
+        case GpuSignalled() | GpuRecovered() | GpuResetFailed():
+            return _problem_of_signal(one) or _problem_of_epoch(one.node_epoch)
+        case ShareStarted() | CheckpointSaved() | RanksUnkillable():
             return _problem_of_run(one.run_id) or _problem_of_epoch(one.node_epoch)
         case ShareEnded():
             if len(one.message) > TEXT_MAX:
@@ -114,6 +120,21 @@ def _problem_of_gpus(uuids: tuple[str, ...]) -> str:
     if any(not 1 <= len(uuid) <= TEXT_MAX for uuid in uuids):
         return f"gpu_uuids: must each have 1 to {TEXT_MAX} characters"
     return ""
+
+
+def _problem_of_signal(one: GpuSignalled | GpuRecovered | GpuResetFailed) -> str:
+    texts = (
+        (one.message, one.source)
+        if isinstance(one, GpuSignalled)
+        else ()
+        if isinstance(one, GpuRecovered)
+        else (one.message,)
+    )
+    if any(len(text) > TEXT_MAX for text in texts):
+        return f"a text has more than {TEXT_MAX} characters"
+    if isinstance(one, GpuRecovered) and one.means not in AGENTS_MEANS:
+        return f"means: {one.means.value} is not an agent's to say"
+    return _problem_of_gpus((one.gpu_uuid,))
 
 
 def _problem_of_epoch(epoch: int) -> str:

@@ -10,17 +10,23 @@ from events.ask import (
     Answer,
     Ask,
     Cancel,
+    CancelMaintenance,
     Cordon,
+    Drain,
     Grant,
+    Maintain,
     OperatorAsk,
     RefusalCode,
     Refused,
+    Resume,
+    ReturnGpus,
     SetAccounts,
     SetPolicy,
     SetPrices,
     SetQueues,
     Submit,
     Uncordon,
+    Undrain,
 )
 from events.base import NodeId, TeamId
 from events.subjects import Subjects, last_token
@@ -78,6 +84,8 @@ async def answer_ask(gate: Gate, team: TeamId, payload: bytes) -> Answer:
             return await gate.submit(team, ask, by)
         case Cancel():
             return await gate.cancel(team, ask, by)
+        case Resume():
+            return await gate.resume(team, ask, by)
 
 
 async def answer_operator(gate: Gate, payload: bytes) -> Answer:
@@ -96,8 +104,8 @@ async def answer_operator(gate: Gate, payload: bytes) -> Answer:
             return await gate.set_document(ask, OPERATOR)
         case Grant() | Adjust():
             return await gate.ask_account(ask, OPERATOR)
-        case Cordon() | Uncordon():
-            return await gate.cordon(ask, OPERATOR)
+        case Cordon() | Uncordon() | Drain() | Undrain() | Maintain() | CancelMaintenance() | ReturnGpus():
+            return await gate.ask_nodes(ask, OPERATOR)
 
 
 async def answer_report(gate: Gate, node_id: NodeId, payload: bytes) -> Answer:

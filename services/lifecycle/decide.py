@@ -40,10 +40,11 @@ def decide(cluster: Cluster, tick: Tick) -> list[Event]:
     events: list[Event] = []
     asking = set(islice(cluster.attention, DECIDED_MAX))
     unpaid = set(islice(_unpaid(cluster, tick), DECIDED_MAX))
-    for run_id in sorted(asking | unpaid):
+    drained = set(islice(_drained(cluster, tick), DECIDED_MAX))
+    for run_id in sorted(asking | unpaid | drained):
         run = cluster.runs[run_id]
-        on_hold = cluster.tree.on_hold(run.team)
-        events += _of_run(run, cluster.jobs[run.job_id], tick, on_hold=on_hold, unpaid=run_id in unpaid)
+        outside = _outside(on_hold=cluster.tree.on_hold(run.team), drained=run_id in drained, unpaid=run_id in unpaid)
+        events += _of_run(run, cluster.jobs[run.job_id], tick, outside)
     for job_id in sorted(islice(cluster.unwanted, DECIDED_MAX)):
         job = cluster.jobs[job_id]
         assert job.state is not JobState.PLACED, job
@@ -60,20 +61,38 @@ def _unpaid(cluster: Cluster, tick: Tick) -> Iterator[RunId]:
             yield run_id
 
 
-def _of_run(run: Run, job: Job, tick: Tick, *, on_hold: bool, unpaid: bool) -> list[Event]:
+def _drained(cluster: Cluster, tick: Tick) -> Iterator[RunId]:
+    """Runs on nodes whose drain has come to its deadline."""
+    for node_id in sorted(cluster.cases):
+        node = cluster.nodes[node_id]
+        drain = node.fitness.drain
+        if drain is not None and drain.deadline is not None and drain.deadline <= tick.at:
+            yield from sorted(run_id for run_id in node.held if cluster.runs[run_id].stopping is None)
+
+
+def _outside(*, on_hold: bool, drained: bool, unpaid: bool) -> StopCause | None:
+    """Why a run has to be stopped that has nothing to do with the run itself."""
+    if on_hold:
+        return StopCause.QUEUE_HELD
+    if drained:
+        return StopCause.DRAIN
+    return StopCause.CREDITS if unpaid else None
+
+
+def _of_run(run: Run, job: Job, tick: Tick, outside: StopCause | None) -> list[Event]:
     ids = tick.of_run(run, job)
     events: list[Event] = []
     if run.started_at is None and run.started == run.all:
         events.append(RunStarted(**ids))
     if run.over:
         events.append(_outcome(run, job, tick))
-    elif run.stopping is None and (cause := _cause(run, job, on_hold=on_hold, unpaid=unpaid)) is not None:
+    elif run.stopping is None and (cause := _cause(run, job, outside)) is not None:
         node_id, exit_code = _evidence(run)
         events.append(RunStopping(**ids, cause=cause, node_id=node_id, exit_code=exit_code))
     return events
 
 
-def _cause(run: Run, job: Job, *, on_hold: bool = False, unpaid: bool = False) -> StopCause | None:
+def _cause(run: Run, job: Job, outside: StopCause | None = None) -> StopCause | None:
     """Why the run has to be stopped; None when it need not be."""
     if job.cancel and run.ended != run.all:
         return StopCause.CANCEL
@@ -81,13 +100,13 @@ def _cause(run: Run, job: Job, *, on_hold: bool = False, unpaid: bool = False) -
         return StopCause.NODE_LOST
     if run.failure is not None:
         return CAUSES[run.failure.reason]
-    if run.evicted_for and run.ended != run.all:
+    if run.ended == run.all:
+        return None
+    if run.hurt:
+        return StopCause.GPU
+    if run.evicted_for:
         return StopCause.CONSOLIDATED if run.moved else StopCause.PREEMPTED
-    if on_hold and run.ended != run.all:
-        return StopCause.QUEUE_HELD
-    if unpaid and run.ended != run.all:
-        return StopCause.CREDITS
-    return None
+    return outside
 
 
 def _evidence(run: Run) -> tuple[NodeId, int]:

@@ -3,9 +3,31 @@
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from events.alarm import AlarmCleared, AlarmCode, AlarmRaised
 from events.base import START, Event, GpuUuid, JobId, NodeEpoch, NodeId, RunId, SlotMask, TeamId, position_of
 from events.codec import Stamp
-from events.fleet import NodeLost, NodeRecovered, NodeSuspected
+from events.fleet import (
+    DrainCause,
+    NodeClockJudged,
+    NodeDrainBegun,
+    NodeDrained,
+    NodeDrainEnded,
+    NodeLost,
+    NodeRecovered,
+    NodeRetired,
+    NodeSuspected,
+    Patience,
+)
+from events.gpu import (
+    GpuAction,
+    GpuJudged,
+    GpuRecovered,
+    GpuResetFailed,
+    GpuReturned,
+    GpuSignal,
+    GpuSignalled,
+    Recovery,
+)
 from events.head import LeadershipTaken, LogFounded, PassedOver, RoundDecided
 from events.job import (
     AdmissionWithdrawn,
@@ -14,6 +36,7 @@ from events.job import (
     Domain,
     EarmarkCause,
     EarmarkDropped,
+    FailureCategory,
     GpusEarmarked,
     HoldCode,
     JobAdmitted,
@@ -24,6 +47,7 @@ from events.job import (
     JobPlaced,
     JobRejected,
     JobRequeued,
+    JobResumeAsked,
     JobSpec,
     JobSubmitted,
     JobSucceeded,
@@ -49,10 +73,19 @@ from events.node import (
     GpusReleased,
     NodeDescribed,
     NodeJoined,
+    RanksUnkillable,
     ShareEnded,
     ShareStarted,
 )
-from events.operator import NodeCordoned, NodeUncordoned
+from events.operator import (
+    GpuReturnAsked,
+    MaintenanceCancelled,
+    MaintenancePlanned,
+    NodeCordoned,
+    NodeDrainAsked,
+    NodeUncordoned,
+    NodeUndrainAsked,
+)
 from events.policy import Bearer, ChargeFrom, Consolidation, JobOrder, Overrun, PlacePolicy, PolicySet, Waived
 from events.queues import Bounds, Queue, QueueOrder, QueuesSet
 from tests.events.credit_examples import CREDIT_EXAMPLES
@@ -95,6 +128,7 @@ SPEC: Final = JobSpec(
     labels={"fabric": "ib"},
     tolerates=("maintenance",),
     account="vision-2026",
+    start_within_s=600,
 )
 SHARES: Final = (
     NodeShare(NodeId("rack1-n04"), EPOCH, SlotMask(0b1111_1111)),
@@ -111,10 +145,25 @@ EXAMPLES: Final[tuple[Event, ...]] = (
     RunStarted(**OF_JOB, run_id=RUN),
     RunStopping(**OF_JOB, run_id=RUN, cause=StopCause.RANK_FAILED, node_id=NodeId("rack1-n05"), exit_code=139),
     JobRequeued(
-        **OF_JOB, run_id=RUN, cause=StopCause.NODE_LOST, not_before=datetime(2026, 3, 14, 15, 10, 26, tzinfo=UTC)
+        **OF_JOB,
+        run_id=RUN,
+        cause=StopCause.NODE_LOST,
+        not_before=datetime(2026, 3, 14, 15, 10, 26, tzinfo=UTC),
+        category=FailureCategory.NODE,
+        node_id=NodeId("rack1-n05"),
+        exit_code=137,
+        avoid=(NodeId("rack1-n05"),),
+        held=True,
     ),
     JobSucceeded(**OF_JOB, run_id=RUN),
-    JobFailed(**OF_JOB, run_id=RUN, cause=StopCause.RANK_FAILED, exit_code=1, node_id=NodeId("rack1-n05")),
+    JobFailed(
+        **OF_JOB,
+        run_id=RUN,
+        cause=StopCause.RANK_FAILED,
+        exit_code=1,
+        node_id=NodeId("rack1-n05"),
+        category=FailureCategory.USER,
+    ),
     JobCancelled(**OF_JOB, run_id=RUN),
     JobTimedOut(**OF_JOB, run_id=RUN),
     NodeJoined(
@@ -132,11 +181,27 @@ EXAMPLES: Final[tuple[Event, ...]] = (
     NodeDescribed(**OF_NODE, node_epoch=EPOCH, labels={"rack": "r2"}, taints=("maintenance",)),
     GpusFoundClean(**OF_NODE, node_epoch=EPOCH, gpu_uuids=GPUS),
     ShareStarted(**OF_SHARE),
-    ShareEnded(**OF_SHARE, reason=EndReason.EXITED, exit_code=139, rank=11, message="rank 11: segmentation fault"),
+    ShareEnded(
+        **OF_SHARE,
+        reason=EndReason.EXITED,
+        exit_code=139,
+        rank=11,
+        message="rank 11: segmentation fault",
+        out_of_memory=True,
+        isolated=True,
+    ),
     GpusReleased(**OF_SHARE, slots=SlotMask(0b1111_1111)),
     NodeSuspected(**OF_NODE, node_epoch=EPOCH, silent_s=30.25),
     NodeRecovered(**OF_NODE, node_epoch=EPOCH),
-    NodeLost(**OF_NODE, node_epoch=EPOCH, silent_s=90.5),
+    NodeLost(
+        **OF_NODE,
+        node_epoch=EPOCH,
+        silent_s=90.5,
+        patience=Patience.COST,
+        patience_s=90.25,
+        waiting_gpu_s=1444.0,
+        restart_gpu_s=1440.5,
+    ),
     LogFounded(**SAID, log_id="01JDX3Q7M8ZK4T", cell="main"),
     LeadershipTaken(**SAID, instance="control-1", version="0.1.0"),
     RoundDecided(
@@ -169,9 +234,16 @@ EXAMPLES: Final[tuple[Event, ...]] = (
         waived_failed=Waived.ALL,
         waived_preempted=Waived.NONE,
         uncovered=Bearer.PROVIDER,
+        lost_most_s=600.0,
+        restart_s=180,
+        silent_percent=40,
+        breaker_percent=5,
+        keep_place_s=60,
+        avoid_s=7_200,
+        start_within_s=120,
     ),
     AdmissionWithdrawn(**OF_JOB),
-    GpusEarmarked(**OF_JOB, shares=SHARES, victims=(RunId("j2-1"),), ranks=(1, 0), moved=True),
+    GpusEarmarked(**OF_JOB, shares=SHARES, victims=(RunId("j2-1"),), ranks=(1, 0), moved=True, until=SAID["at"]),
     EarmarkDropped(**OF_JOB, cause=EarmarkCause.NODE),
     StartPromised(**OF_JOB, shares=SHARES, start=SAID["at"]),
     PromiseMoved(**OF_JOB, shares=SHARES, start=None, cause=PromiseCause.OVERRUN),
@@ -188,5 +260,60 @@ EXAMPLES: Final[tuple[Event, ...]] = (
             Queue(name=TeamId("vision"), parent="org", weight=3, order=QueueOrder.STRICT, running_max=10),
         ),
     ),
+    JobResumeAsked(**OF_JOB, reason="the fabric is mended"),
+    RanksUnkillable(**OF_SHARE, pids=(4711, 4712), waited_s=60),
+    GpuSignalled(
+        **OF_NODE,
+        node_epoch=EPOCH,
+        gpu_uuid=GPUS[0],
+        signal=GpuSignal.XID,
+        code=79,
+        ended=True,
+        source="kernel",
+        message="NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.",
+    ),
+    GpuRecovered(**OF_NODE, node_epoch=EPOCH, gpu_uuid=GPUS[0], means=Recovery.RESET),
+    GpuResetFailed(**OF_NODE, node_epoch=EPOCH, gpu_uuid=GPUS[0], message="in use by another client"),
+    GpuJudged(
+        **OF_NODE,
+        node_epoch=EPOCH,
+        gpu_uuid=GPUS[0],
+        signalled=position_of(1, 41),
+        signal=GpuSignal.XID,
+        code=79,
+        action=GpuAction.EVICT,
+        returns_by=(Recovery.REBOOT, Recovery.OPERATOR),
+        whole_node=True,
+        table="2026-11",
+        rule="xid 79",
+        score=12,
+    ),
+    GpuReturned(**OF_NODE, node_epoch=EPOCH, gpu_uuid=GPUS[0], means=Recovery.REBOOT, table="2026-11"),
+    NodeDrainAsked(**OF_NODE, reason="new fans", deadline=SAID["at"], cause=DrainCause.RETIRE),
+    NodeUndrainAsked(**OF_NODE, reason="new fans are in"),
+    MaintenancePlanned(**OF_NODE, reason="firmware", window="fw-12", starts=SAID["at"], ends=SAID["at"]),
+    MaintenanceCancelled(**OF_NODE, reason="next month", window="fw-12"),
+    GpuReturnAsked(**OF_NODE, reason="diag passed", gpu_uuid=GPUS[0]),
+    NodeClockJudged(**OF_NODE, node_epoch=EPOCH, ahead_s=-3.5),
+    NodeDrainBegun(
+        **OF_NODE,
+        node_epoch=EPOCH,
+        cause=DrainCause.MAINTENANCE,
+        reason="firmware",
+        deadline=SAID["at"],
+        window="fw-12",
+    ),
+    NodeDrained(**OF_NODE, node_epoch=EPOCH, drain_s=600),
+    NodeDrainEnded(**OF_NODE, node_epoch=EPOCH, cause=DrainCause.MAINTENANCE, window="fw-12"),
+    NodeRetired(**OF_NODE, node_epoch=EPOCH),
+    AlarmRaised(
+        **SAID,
+        code=AlarmCode.NETWORK_SUSPECTED,
+        message="600 of 1250 nodes are silent",
+        hint="look at the network",
+        node_ids=(NodeId("rack1-n04"),),
+        count=600,
+    ),
+    AlarmCleared(**SAID, code=AlarmCode.BREAKER),
     *CREDIT_EXAMPLES,
 )

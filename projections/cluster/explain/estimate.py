@@ -114,12 +114,7 @@ class _Freed(NamedTuple):
 
 def _nodes(cluster: Cluster, shape: Shape) -> Iterator[Node]:
     for node in cluster.nodes.values():
-        if (
-            accepts(shape, node.gpu_type)
-            and node.state is NodeState.UP
-            and not node.cordoned
-            and suits_kind(shape, node)
-        ):
+        if accepts(shape, node.gpu_type) and node.state is NodeState.UP and not node.closed and suits_kind(shape, node):
             yield node
 
 

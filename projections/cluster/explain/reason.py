@@ -18,7 +18,7 @@ from projections.cluster.quota.bounds import Block, Request, request_of
 from projections.cluster.quota.entitlement import Standing
 from projections.cluster.state import Cluster, Line
 
-HELD: Final = frozenset({HoldCode.QUEUE_PAUSED, HoldCode.BACKING_OFF})
+HELD: Final = frozenset({HoldCode.QUEUE_PAUSED, HoldCode.BACKING_OFF, HoldCode.FAILED_TOO_OFTEN})
 ROOM: Final = frozenset(
     {
         HoldCode.NODES_UNWELL,

@@ -38,7 +38,7 @@ def supply(cluster: Cluster, shape: Shape) -> dict[str, int]:
             continue
         have["nodes"] += nodes
         have["gpus_total"] += nodes * kind.size
-        have["nodes_unwell"] += nodes if kind.state is not NodeState.UP or kind.cordoned else 0
+        have["nodes_unwell"] += nodes if kind.state is not NodeState.UP or kind.closed else 0
         domains[domain_of(kind.place, shape.within)] += nodes * kind.size
     for pool in cluster.pools.groups():
         if accepts(shape, pool.gpu_type) and (nodes := _nodes(cluster, shape, pool)):

@@ -46,7 +46,7 @@ def misfit(room: Room, shape: Shape) -> Misfit:
         return Misfit(HoldCode.EXCEEDS_CLUSTER)
     if not could_hold(cluster, needed, ANY_STATE):
         return Misfit(HoldCode.EXCEEDS_DOMAIN)
-    if not could_hold(cluster, needed, (NodeState.UP,), cordoned=False):
+    if not could_hold(cluster, needed, (NodeState.UP,), closed=False):
         return Misfit(HoldCode.NODES_UNWELL)
     within = shape.within if shape.required else ""
     types = sorted({kind.gpu_type for kind in suiting})
@@ -54,25 +54,25 @@ def misfit(room: Room, shape: Shape) -> Misfit:
     return Misfit(HoldCode.SCATTERED if spare >= needed.gpus else HoldCode.NO_ROOM)
 
 
-def could_hold(cluster: Cluster, shape: Shape, states: tuple[NodeState, ...], *, cordoned: bool = True) -> bool:
+def could_hold(cluster: Cluster, shape: Shape, states: tuple[NodeState, ...], *, closed: bool = True) -> bool:
     """Whether the nodes in these states would hold the gang if every GPU of theirs were free.
 
-    An elastic one with the fewest GPUs it starts with. Without `cordoned`, nodes that are cordoned do not count. The
-    answer is kept until a node joins, or is well, unwell, cordoned or uncordoned: asking again costs nothing.
+    An elastic one with the fewest GPUs it starts with. Without `closed`, nodes that are cordoned or drained do not count. The
+    answer is kept until a node joins, or is well, unwell, closed or open again: asking again costs nothing.
     """
-    asked = (shape, states, cordoned)
+    asked = (shape, states, closed)
     if (known := cluster.could.get(asked)) is not None:
         return known
     if len(cluster.could) >= ANSWERS_MAX:
         cluster.could.clear()
-    answer = cluster.could[asked] = _could_hold(cluster, least(shape), states, cordoned=cordoned)
+    answer = cluster.could[asked] = _could_hold(cluster, least(shape), states, closed=closed)
     return answer
 
 
-def _could_hold(cluster: Cluster, shape: Shape, states: tuple[NodeState, ...], *, cordoned: bool) -> bool:
+def _could_hold(cluster: Cluster, shape: Shape, states: tuple[NodeState, ...], *, closed: bool) -> bool:
     counts: dict[tuple[str, tuple[str, str]], dict[int, int]] = {}  # type, domain -> size -> nodes
     for kind, nodes in cluster.sizes.items():
-        if kind.state not in states or (kind.cordoned and not cordoned):
+        if kind.state not in states or (kind.closed and not closed):
             continue
         if not kind.size or not _accepts(shape, kind.gpu_type) or not _suits(shape, kind):
             continue

@@ -106,7 +106,7 @@ class Room:
         now = self._now.get(node.node_id)
         if now is not None:
             return now
-        return node.spare if node.state is NodeState.UP and not node.cordoned else 0
+        return node.spare if node.state is NodeState.UP and not node.closed else 0
 
     def take(self, shares: Iterable[NodeShare]) -> None:
         """The slots of these shares, which are free, are given away."""
@@ -124,9 +124,9 @@ class Room:
         """
         for share in shares:
             node = self._present(share)
-            if node is not None and node.state is NodeState.UP and not node.cordoned:
+            if node is not None and node.state is NodeState.UP and not node.closed:
                 free = self.free(node)
-                given = share.slots & node.pool & ~node.marked & ~self._kept.get(node.node_id, 0)
+                given = share.slots & node.pool & ~node.marked & ~node.sick & ~self._kept.get(node.node_id, 0)
                 self._set(node, free, free | given)
 
     def reserve(self, shares: Iterable[NodeShare]) -> None:
@@ -279,7 +279,7 @@ class Room:
         for node_id, now in self._now.items():
             node = self.cluster.nodes[node_id]
             if (place := node.place) != NOWHERE:
-                before = node.spare if node.state is NodeState.UP and not node.cordoned else 0
+                before = node.spare if node.state is NodeState.UP and not node.closed else 0
                 key = Spare(node.gpu_type, node.traits, place)
                 spares[key] = spares.get(key, 0) + now.bit_count() - before.bit_count()
         return spares

@@ -58,6 +58,13 @@ FIELDS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("waived_failed: all", {"waived_failed": Waived.ALL}),
     ("waived_preempted: none", {"waived_preempted": Waived.NONE}),
     ("uncovered: account", {"uncovered": Bearer.ACCOUNT}),
+    ("lost_most: 1h", {"lost_most_s": 3_600.0}),
+    ("restart: 5m", {"restart_s": 300}),
+    ("silent_percent: 0", {"silent_percent": 0}),
+    ("breaker_percent: 100", {"breaker_percent": 100}),
+    ("keep_place: 0", {"keep_place_s": 0}),
+    ("avoid: 1d", {"avoid_s": 86_400}),
+    ("start_within: 90", {"start_within_s": 90}),
 )
 
 
@@ -100,6 +107,13 @@ def test_every_field_of_the_event_can_be_typed() -> None:
         waived_failed=st.sampled_from(Waived),
         waived_preempted=st.sampled_from(Waived),
         uncovered=st.sampled_from(Bearer),
+        lost_most_s=st.floats(0.1, 31_536_000),
+        restart_s=st.integers(0, 31_536_000),
+        silent_percent=st.integers(0, 100),
+        breaker_percent=st.integers(0, 100),
+        keep_place_s=st.integers(0, 31_536_000),
+        avoid_s=st.integers(0, 31_536_000),
+        start_within_s=st.integers(0, 31_536_000),
     )
 )
 def test_what_is_shown_means_what_was_set(policy: PolicySet) -> None:
@@ -111,7 +125,7 @@ WRONG = (
     ("[]", "policy: the document must be a mapping of fields to values, not []", "for example"),
     ("lost_afer: 3", "lost_afer: there is no such field", "did you mean lost_after?"),
     ("backfill: 3", "backfill: there is no such field", "did you mean promises?"),
-    ("xyzzy: 3", "xyzzy: there is no such field", "the fields are suspect_after, lost_after, placement"),
+    ("xyzzy: 3", "xyzzy: there is no such field", "the fields are suspect_after, lost_after, lost_most"),
     ("lost_after: 100\nlost_after_s: 200", "lost_after_s: there is no such field", "did you mean lost_after?"),
     ("lost_after: 10s", "lost_after: must be more than suspect_after, which is 30s, not 10s", ""),
     ("suspect_after: 2m", "suspect_after: must be less than lost_after, which is 90s, not 2m", ""),

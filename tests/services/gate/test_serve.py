@@ -22,6 +22,7 @@ from events.ask import (
     RefusalCode,
     Refused,
     Report,
+    Resume,
     SetAccounts,
     SetPolicy,
     SetPrices,
@@ -329,7 +330,7 @@ async def test_no_report_of_an_agent_makes_credits(cell: Cell, kind: str) -> Non
 
 def test_teams_and_agents_have_no_words_for_credits() -> None:
     """A kind of ask or report that is added has to be thought about here."""
-    assert set(get_args(Ask)) == {Submit, Cancel}
+    assert set(get_args(Ask)) == {Submit, Cancel, Resume}
     assert {kind.family for kind in get_args(AgentReport)} == {NODE_FAMILY}
 
 

@@ -24,7 +24,7 @@ def test_could_hold_is_whether_it_would_fit_an_idle_cluster(
     for _ in range(2):
         assert could_hold(cluster, shape, tuple(states)) == bool(ways(shape, idle(some)))
         unmarked = [node for node in some if not node.cordoned]
-        assert could_hold(cluster, shape, tuple(states), cordoned=False) == bool(ways(shape, idle(unmarked)))
+        assert could_hold(cluster, shape, tuple(states), closed=False) == bool(ways(shape, idle(unmarked)))
 
 
 def test_what_could_be_held_changes_with_the_nodes() -> None:

@@ -49,7 +49,7 @@ async def test_only_news_is_written(gate: Gate, log: MemoryLog) -> None:
         (Uncordon(node_ids=(A,)), 0),
     )
     for ask, written in asks:
-        answer = await gate.cordon(ask, "operator")
+        answer = await gate.ask_nodes(ask, "operator")
         assert isinstance(answer, Accepted)
         assert answer.repeated == (written == 0)
         assert await log.end() == end + written
@@ -76,7 +76,7 @@ async def test_what_names_no_node_is_refused_whole(
 ) -> None:
     """Nothing is written of the nodes that there are."""
     end = await log.end()
-    answer = await gate.cordon(Cordon(node_ids=tuple(map(NodeId, node_ids))), "operator")
+    answer = await gate.ask_nodes(Cordon(node_ids=tuple(map(NodeId, node_ids))), "operator")
     assert isinstance(answer, Refused)
     assert answer.code is code
     assert await log.end() == end
@@ -84,6 +84,6 @@ async def test_what_names_no_node_is_refused_whole(
 
 async def test_a_reason_has_a_limit(gate: Gate) -> None:
     """As with jobs."""
-    answer = await gate.cordon(Cordon(node_ids=(A,), reason="x" * 501), "operator")
+    answer = await gate.ask_nodes(Cordon(node_ids=(A,), reason="x" * 501), "operator")
     assert isinstance(answer, Refused)
     assert "reason: has 501 characters" in answer.message

@@ -1,0 +1,109 @@
+"""What keeps a node, or a GPU of it, from being used: verdicts, drains, maintenance; and what health has yet to judge."""
+
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from events.base import GpuUuid, Position, RunId
+from events.fleet import DrainCause
+from events.gpu import GpuAction, GpuSignal, Recovery
+
+OUT: Final = frozenset({GpuAction.RESET, GpuAction.DRAIN, GpuAction.EVICT})  # the GPU is given to nobody
+STOPS: Final = frozenset({GpuAction.RESTART, GpuAction.RESET, GpuAction.EVICT})  # and the run that holds it is stopped
+GRAVITY: Final = {action: grave for grave, action in enumerate(GpuAction)}
+PENDING_MAX: Final = 256  # signs of one node that wait for their verdict; later ones are on record only
+HISTORY_MAX: Final = 64  # faults of one node that escalation looks back on
+
+
+class Pending(msgspec.Struct, frozen=True, gc=False):
+    """A sign of trouble that health has not judged."""
+
+    position: Position
+    at: datetime
+    gpu_uuid: GpuUuid
+    signal: GpuSignal
+    code: int = 0
+
+
+class Remedy(msgspec.Struct, frozen=True, gc=False):
+    """Something was done about a GPU, and health has not said whether that returns it."""
+
+    gpu_uuid: GpuUuid
+    means: Recovery
+
+
+class Ailment(msgspec.Struct, frozen=True, gc=False):
+    """Why a GPU is given to nobody: the gravest verdict on it."""
+
+    action: GpuAction
+    signal: GpuSignal
+    code: int
+    at: datetime
+    returns_by: tuple[Recovery, ...]
+    table: str
+    rule: str
+    evidence: str = ""  # CloudEvents id of the verdict
+
+
+class Fault(msgspec.Struct, frozen=True, gc=False):
+    """A verdict that was more than a record: what escalation looks back on."""
+
+    at: datetime
+    gpu_uuid: GpuUuid
+    signal: GpuSignal
+    code: int
+    action: GpuAction
+
+
+class Drain(msgspec.Struct, frozen=True, gc=False):
+    """The node is to be empty."""
+
+    cause: DrainCause
+    since: datetime
+    reason: str = ""
+    deadline: datetime | None = None  # when what still runs is stopped
+    window: str = ""  # of maintenance
+    done: bool = False  # it was said that nothing runs there any more
+
+
+class Window(msgspec.Struct, frozen=True, gc=False):
+    """Planned maintenance."""
+
+    name: str
+    starts: datetime
+    ends: datetime
+    reason: str = ""
+
+
+class Fitness(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """All of that, of one node. It outlives the node's lives: it is about the machine."""
+
+    ailments: dict[GpuUuid, Ailment] = {}  # never changed in place
+    history: tuple[Fault, ...] = ()  # the last `HISTORY_MAX`
+    pending: tuple[Pending, ...] = ()
+    remedies: tuple[Remedy, ...] = ()
+    unkillable: tuple[RunId, ...] = ()  # runs whose processes outlived KILL; health has not said what follows
+    drain: Drain | None = None
+    windows: tuple[Window, ...] = ()  # by their start
+    retired: bool = False
+    ahead_s: float = 0.0  # of the node's clock, as last said
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing new is placed on the node."""
+        return self.drain is not None or self.retired
+
+    @property
+    def asks(self) -> bool:
+        """Whether health may have something to say: now, or once some time has passed."""
+        return bool(
+            self.pending
+            or self.remedies
+            or self.unkillable
+            or self.windows
+            or (self.drain is not None and not self.retired)
+        )
+
+
+FIT: Final = Fitness()

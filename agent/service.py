@@ -4,7 +4,6 @@ Losing the connection ends no loop but those that need one; ending the agent end
 """
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -24,21 +23,17 @@ from agent.core.action import (
 )
 from agent.core.found import Found
 from agent.core.reconcile import reconcile, superseded
+from agent.link import Dial, Link
 from agent.node import Node
 from agent.reports import Place, batch_of, event_of, note
-from agent.ship_logs import OFFSET_HEADER, LogShipper, Send
-from events.ask import Accepted, Answer, RefusalCode, Refused
+from agent.ship_logs import LogShipper
+from events.ask import Accepted, RefusalCode, Refused
 from events.ask import Report as ReportMessage
 from events.base import START, Position
-from events.desired import Desired, DesiredShare, Heartbeat, Order
-from events.subjects import DESIRED_STREAM, Subjects
-from runtime.beats import beat, hearing
+from events.desired import Desired, Heartbeat, Order
 from runtime.clock import Clock
 from runtime.fault import Fault
 from runtime.logging import get_logger
-from runtime.nats import Connection, Login, alive, connect
-from runtime.serve_requests import ask
-from runtime.stored import stored
 
 logger = get_logger(__name__)
 
@@ -50,14 +45,11 @@ SHIP_EVERY_S: Final = 0.25
 LOOK_EVERY_S: Final = 0.5  # at the connection, for a reconnect
 LOOK_AGAIN_S: Final = 0.002  # for a value that was heard of and is not stored yet; then twice as long, and so on
 LOOKS_MAX: Final = 8  # then it was one that the server refused
-ANSWER_S: Final = 5.0
 NOTE_EVERY_S: Final = 1.0  # that there was contact
 FLUSH_S: Final = 2.0  # that the report of an end waits for the last output, at most
 REPORTS_MAX: Final = 500  # in one message
 BACK_OFF_FIRST_S: Final = 0.2
 BACK_OFF_MAX_S: Final = 5.0
-
-DECODE_ANSWER: Final = msgspec.json.Decoder(Answer)
 
 
 class AsOf(msgspec.Struct, frozen=True):
@@ -77,9 +69,8 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
 class Agent:
     """One node's agent."""
 
-    def __init__(self, node: Node, subjects: Subjects, place: Place, *, clock: Clock, timing: Timing) -> None:
+    def __init__(self, node: Node, place: Place, *, clock: Clock, timing: Timing) -> None:
         self._node = node
-        self._subjects = subjects
         self._place = place
         self._clock = clock
         self._timing = timing
@@ -96,12 +87,12 @@ class Agent:
         self._has_to_tell = asyncio.Event()
         self._told_at_once = REPORTS_MAX
 
-    async def run(self, login: Login) -> None:
+    async def run(self, dial: Dial) -> None:
         """Until cancelled. The ranks live on."""
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._reconcile())
-                group.create_task(self._stay_connected(login))
+                group.create_task(self._stay_connected(dial))
         finally:
             self._node.unwatch()
 
@@ -158,39 +149,28 @@ class Agent:
 
     # With the servers
 
-    async def _stay_connected(self, login: Login) -> None:
+    async def _stay_connected(self, dial: Dial) -> None:
         while not _cancelled():
-            lost = asyncio.Event()
             try:
-                connection = await connect(login, name=f"agent-{self._node_id}", lost=_setting(lost))
+                async with dial(self._hear_of_desired) as link:
+                    await self._serve(link)
             except Fault as fault:  # whatever runs here, runs on
                 logger.error(fault.code, error=str(fault))
                 await asyncio.sleep(BACK_OFF_MAX_S)
-                continue
-            try:
-                await self._serve(connection, lost)
             finally:
                 self._node.shipper = None
-                await connection.close()
 
-    async def _serve(self, connection: Connection, lost: asyncio.Event) -> None:
-        """Everything that needs a connection, until it is lost for good."""
-        shipper = self._node.shipper = LogShipper(self._sender(connection))
-        desired = self._subjects.desired(self._node_id)
-        async with hearing(connection, desired, self._hear_of_desired):
-            loops = (
-                self._beat(connection),
-                self._read(connection),
-                self._tell(connection, shipper),
-                self._ship(shipper),
-            )
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(loop) for loop in loops]
-                await lost.wait()
-                for task in tasks:
-                    task.cancel()
+    async def _serve(self, link: Link) -> None:
+        """Everything that needs a link, until it is lost for good."""
+        shipper = self._node.shipper = LogShipper(link.ship)
+        loops = (self._beat(link), self._read(link), self._tell(link, shipper), self._ship(shipper))
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(loop) for loop in loops]
+            await link.lost()
+            for task in tasks:
+                task.cancel()
 
-    async def _beat(self, connection: Connection) -> None:
+    async def _beat(self, link: Link) -> None:
         every_s = min(self._timing.heartbeat_every_s, self._timing.lost_after_s / 10)
         while not _cancelled():
             found = self._node.identity
@@ -198,18 +178,17 @@ class Agent:
                 pulse = Heartbeat(
                     node_id=self._node_id, epoch=found.epoch, instance=found.instance, runs=self._node.alive
                 )
-                await beat(connection, self._subjects.heartbeat(self._node_id), msgspec.json.encode(pulse))
-            if await alive(connection):
+                await link.beat(pulse)
+            if await link.alive():
                 self._heard()
             await asyncio.sleep(every_s)
 
-    async def _read(self, connection: Connection) -> None:
+    async def _read(self, link: Link) -> None:
         """What is desired is read at every hint, after a reconnect, and from time to time."""
-        direct = f"$JS.API.DIRECT.GET.{DESIRED_STREAM}.{self._subjects.desired(self._node_id)}"
         while not _cancelled():
             self._hint.clear()
-            reconnects = connection.stats["reconnects"]
-            payload = await ask(connection, direct, b"", within_s=ANSWER_S)
+            reconnects = link.reconnects
+            payload = await link.desired()
             if payload is not None:
                 self._heard()
                 self._note_absence(absent=not payload)
@@ -218,13 +197,13 @@ class Agent:
             if payload is not None and await self._comes_later():
                 continue
             again_s = self._clock.monotonic() + (self._timing.reread_every_s if payload is not None else LOOK_EVERY_S)
-            while self._clock.monotonic() < again_s and connection.stats["reconnects"] == reconnects:
+            while self._clock.monotonic() < again_s and link.reconnects == reconnects:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(LOOK_EVERY_S):
                         await self._hint.wait()
                         break
 
-    def _hear_of_desired(self, _subject: str, payload: bytes) -> None:
+    def _hear_of_desired(self, payload: bytes) -> None:
         """A value was sent. It may not be stored yet, or never: it says only what to look for."""
         with suppress(msgspec.DecodeError):
             self._hinted = max(self._hinted, msgspec.json.decode(payload, type=AsOf).as_of)
@@ -292,15 +271,7 @@ class Agent:
                 await shipper.ship(record)
             await asyncio.sleep(SHIP_EVERY_S)
 
-    def _sender(self, connection: Connection) -> Send:
-        async def send(share: DesiredShare, rank: int, offset: int, data: bytes) -> bool:
-            subject = self._subjects.log(self._node_id, share.job_id, share.run_id, rank)
-            headers = {OFFSET_HEADER: str(offset)}
-            return await stored(connection, subject, data, headers=headers, within_s=ANSWER_S)
-
-        return send
-
-    async def _tell(self, connection: Connection, shipper: LogShipper) -> None:
+    async def _tell(self, link: Link, shipper: LogShipper) -> None:
         """One message at a time: what it does not hold, or was not accepted, is in a later one."""
         back_off_s = 0.0
         while not _cancelled():
@@ -310,7 +281,7 @@ class Agent:
             if not batch:
                 continue
             await self._flush(batch, shipper)
-            taken = await self._accepted(connection, batch)
+            taken = await self._accepted(link, batch)
             back_off_s = 0.0 if taken else min(max(BACK_OFF_FIRST_S, back_off_s * 2), BACK_OFF_MAX_S)
             self._to_tell = []  # the next tick says what is left
             self._has_to_tell.clear()
@@ -326,17 +297,16 @@ class Agent:
                     if (record := self._node.records.runs.get(run_id)) is not None and not await shipper.ship(record):
                         return
 
-    async def _accepted(self, connection: Connection, batch: list[Report]) -> bool:
+    async def _accepted(self, link: Link, batch: list[Report]) -> bool:
         """Whether the gate took the batch, and that is noted."""
         events = tuple(event_of(action, self._node, self._place, self._clock) for action in batch)
         message = ReportMessage(instance=self._node.identity.instance, reports=events)
-        subject = self._subjects.report(self._node_id)
-        payload = await ask(connection, subject, msgspec.json.encode(message), within_s=ANSWER_S)
-        if payload is None:
+        answer = await link.tell(message)
+        if answer is None:
             logger.warning("report_unanswered", reports=len(batch))
             return False
         self._heard()
-        match DECODE_ANSWER.decode(payload):
+        match answer:
             case Accepted(position=position):
                 for action in batch:
                     note(action, self._node, position, self._clock)
@@ -357,11 +327,6 @@ class Agent:
             self._told_at_once = 1
             if len(batch) == 1 and not isinstance(batch[0], Join):
                 note(batch[0], self._node, self._node.records.as_of, self._clock)
-
-
-def _setting(event: asyncio.Event) -> Callable[[str], None]:
-    """What sets `event`, whatever it is told."""
-    return lambda _reason: event.set()
 
 
 def _cancelled() -> bool:

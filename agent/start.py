@@ -12,6 +12,7 @@ import msgspec
 
 from agent.environment import inherited
 from agent.gpus import GPUS_MAX, Gpus, NvmlGpus, SimulatedGpus
+from agent.nats_link import dial_nats
 from agent.node import Node, host_name, identified, processes_of
 from agent.ports import free_block, held
 from agent.records import Description, Records
@@ -74,7 +75,8 @@ async def serve(
         node.description = Description(labels=settings.said_labels, taints=settings.taints)
         timing = msgspec.convert(settings.model_dump(include=set(Timing.__struct_fields__)), Timing)
         place = Place(settings.address or _address(settings), importlib.metadata.version("musterbook"))
-        await Agent(node, Subjects(settings.cell), place, clock=clock, timing=timing).run(settings.login)
+        dial = dial_nats(settings.login, Subjects(settings.cell), node_id)
+        await Agent(node, place, clock=clock, timing=timing).run(dial)
     finally:
         if marker is not None:
             marker.close()

@@ -1,7 +1,5 @@
 """The node as its agent handles it: looked at as a whole, and changed by one action at a time. Knows no network."""
 
-import asyncio
-import os
 import platform
 import secrets
 from collections.abc import Callable, Mapping
@@ -17,7 +15,8 @@ from agent.core.action import Decline, EndLeftovers, Forget, Local, Start, Stop
 from agent.core.found import LIVING, Found, Stopping, Told, Trace
 from agent.core.reconcile import in_question
 from agent.gpus import Gpus
-from agent.processes import Processes, kill
+from agent.machine import Life, Processes
+from agent.processes import SupervisedProcesses
 from agent.records import Identity, Records, RunRecord, StartRecord, StopRecord, tell_job
 from agent.ship_logs import LogShipper
 from events.base import NodeEpoch, NodeId
@@ -43,10 +42,9 @@ class Node:
         self.shipper: LogShipper | None = None  # before there is a connection, output waits
         self._processes = processes
         self._clock = clock
-        self._boot_id = procfs.boot_id()
+        self._boot_id = processes.boot_id
         self._ended_s: dict[str, float] = {}  # when a run was first seen ended with output waiting
         self._may_have_leftovers = True  # of an earlier life with other records
-        self._watched: dict[int, int] = {}  # supervisor -> descriptor that tells of its end
 
     @property
     def alive(self) -> int:
@@ -76,7 +74,7 @@ class Node:
         match action:
             case Start(share):
                 name = f"muster-{self.identity.instance}-{share.run_id}"
-                start = self._record_of(action, cgroup=cgroups.made(self._processes.cgroup_root, name))
+                start = self._record_of(action, cgroup=self._processes.cgroup_of(name))
                 record = self.records.begin(start)
                 self._processes.start(record, self.records.work_dir(share.run_id))
                 logger.info("share_begun", run_id=share.run_id, ranks=share.local_size, gpus=len(share.gpu_uuids))
@@ -94,23 +92,22 @@ class Node:
             case EndLeftovers():
                 pids = self._processes.leftovers(set(self.records.runs))
                 logger.warning("leftovers_killed", pids=pids)
-                kill(pids)
+                self._processes.kill(pids)
 
     def watch(self, found: Found, wake: Callable[[], None]) -> bool:
-        """`wake` is called when a supervisor ends; False where the kernel cannot tell, or one is not known yet."""
+        """`wake` is called when a rank ends; False where the kernel cannot tell, or one is not known yet."""
         known = True
         for run_id, trace in found.traces.items():
             if trace.alive:
                 record = self.records.runs[run_id]
-                supervisors = [self._processes.supervisor(record, rank) for rank in trace.ranks if rank.phase in LIVING]
-                for pid in supervisors:
-                    known = (pid in self._watched or self._watch(pid, wake)) and known
+                for rank in trace.ranks:
+                    if rank.phase in LIVING:
+                        known = self._processes.watch(record, rank, wake) and known
         return known
 
     def unwatch(self) -> None:
-        """No supervisor is watched any more; all live on."""
-        for pid in list(self._watched):
-            self._unwatch(pid)
+        """No rank is watched any more; all live on."""
+        self._processes.unwatch()
 
     def keep_identity(self, identity: Identity) -> None:
         """`identity` holds from now on, also after a restart."""
@@ -197,31 +194,8 @@ class Node:
             )
         self._processes.step(record, action.step)
 
-    def _watch(self, pid: int, wake: Callable[[], None]) -> bool:
-        if not pid:
-            return False  # it has not said so yet
-        try:
-            descriptor = os.pidfd_open(pid)
-        except ProcessLookupError:
-            wake()
-            return True
-        except OSError:  # an old kernel, or a sandbox
-            return False
-        self._watched[pid] = descriptor
-        asyncio.get_running_loop().add_reader(descriptor, self._ended, pid, wake)
-        return True
 
-    def _ended(self, pid: int, wake: Callable[[], None]) -> None:
-        self._unwatch(pid)
-        wake()
-
-    def _unwatch(self, pid: int) -> None:
-        descriptor = self._watched.pop(pid)
-        asyncio.get_running_loop().remove_reader(descriptor)
-        os.close(descriptor)
-
-
-def identified(records: Records, node_id: NodeId, gpus: Gpus, choose_ports: Callable[[], int]) -> Identity:
+def identified(records: Records, node_id: NodeId, gpus: Gpus, choose_ports: Callable[[], int], life: Life) -> Identity:
     """Who this agent is. Within one boot and with the same GPUs it goes on with its epoch; else it has none yet.
 
     On another machine, in another boot or in a copy of the data directory it is another agent: then two that began with
@@ -229,26 +203,27 @@ def identified(records: Records, node_id: NodeId, gpus: Gpus, choose_ports: Call
     """
     identity = records.identity()
     if identity is None:
-        identity = Identity(node_id=node_id, instance=_new_instance(), port_base=choose_ports())
+        identity = Identity(node_id=node_id, instance=life.instance, port_base=choose_ports())
     if identity.node_id != node_id:
         raise Fault(
             "node_mistaken",
             f"{records.data_dir} belongs to node {identity.node_id!r}, not {node_id!r}.",
             "Give each node a data directory of its own.",
         )
-    here = (identity.boot_id or procfs.boot_id(), identity.folder or records.folder)
-    if here != (procfs.boot_id(), records.folder):
+    here = (identity.boot_id or life.boot_id, identity.folder or records.folder)
+    if here != (life.boot_id, records.folder):
         logger.info("identity_renewed", node_id=node_id, before=identity.instance)
-        identity = replace(identity, instance=_new_instance(), boot_id="")
-    if (identity.boot_id, identity.gpu_uuids) != (procfs.boot_id(), tuple(gpus.uuids)):
+        identity = replace(identity, instance=life.instance, boot_id="")
+    if (identity.boot_id, identity.gpu_uuids) != (life.boot_id, tuple(gpus.uuids)):
         identity = replace(identity, epoch=NodeEpoch(0), boot_id="", gpu_uuids=(), pooled=())
     identity = replace(identity, folder=records.folder)
     records.keep_identity(identity)
     return identity
 
 
-def _new_instance() -> str:
-    return secrets.token_hex(8)
+def this_life() -> Life:
+    """Of this machine, now, with a name that is drawn."""
+    return Life(procfs.boot_id(), secrets.token_hex(8))
 
 
 def host_name() -> str:
@@ -256,7 +231,11 @@ def host_name() -> str:
     return platform.node().partition(".")[0].lower()
 
 
-def processes_of(data_dir: Path, base: Mapping[str, str], *, checkpoint_dir: Path | None, contain: bool) -> Processes:
+def processes_of(
+    data_dir: Path, base: Mapping[str, str], *, checkpoint_dir: Path | None, contain: bool
+) -> SupervisedProcesses:
     """The processes of an agent; `contain` in control groups where those can be made."""
     root = cgroups.root_of_runs() if contain else None
-    return Processes(data_dir, base, cgroup_root=root, checkpoint_dir=checkpoint_dir or data_dir / "checkpoints")
+    return SupervisedProcesses(
+        data_dir, base, cgroup_root=root, checkpoint_dir=checkpoint_dir or data_dir / "checkpoints"
+    )

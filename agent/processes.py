@@ -1,10 +1,11 @@
 """The processes of runs: starting them under their supervisors, seeing where they stand, and signalling them."""
 
+import asyncio
 import fcntl
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -24,7 +25,7 @@ LEFTOVER_GRACE_S: Final = 2.0  # what a rank leaves behind has this long after T
 SUPERVISOR_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # meant for the agent: held back from them
 
 
-class Processes:
+class SupervisedProcesses:
     """All processes that the agent of one data directory has started, in this life of it or before."""
 
     def __init__(
@@ -33,10 +34,16 @@ class Processes:
         self._data_dir = data_dir.absolute()
         self._base = base
         self._checkpoints = checkpoint_dir
-        self.cgroup_root = cgroup_root
+        self._cgroup_root = cgroup_root
+        self.boot_id = procfs.boot_id()
         self._mark = f"{DATA_MARK}={self._data_dir}".encode()
         self._final: dict[tuple[RunId, int], Rank] = {}
         self._children: set[int] = set()  # supervisors that this process has started and not taken in
+        self._watched: dict[int, int] = {}  # supervisor -> descriptor that tells of its end
+
+    def cgroup_of(self, name: str) -> str:
+        """A new control group for a run; empty where none can be made."""
+        return cgroups.made(self._cgroup_root, name)
 
     def start(self, record: RunRecord, workdir: Path) -> None:
         """The supervisors of all ranks were started. A rank that cannot be started is found so."""
@@ -98,15 +105,24 @@ class Processes:
             case _:
                 pass  # the job has no signal to be told by: it has the stop file
 
-    def supervisor(self, record: RunRecord, rank: Rank) -> int:
-        """The process that looks after a living rank; 0 while it has not said so."""
+    def watch(self, record: RunRecord, rank: Rank, wake: Callable[[], None]) -> bool:
+        """`wake` is called when the supervisor of a rank ends; False where the kernel cannot tell, or it is not known yet."""
         pids = pids_of(record, rank.rank)
-        return pids.supervisor if pids is not None else 0
+        return pids is not None and (pids.supervisor in self._watched or self._watch(pids.supervisor, wake))
+
+    def unwatch(self) -> None:
+        """No supervisor is watched any more; all live on."""
+        for pid in list(self._watched):
+            self._unwatch(pid)
 
     def leftovers(self, known: set[RunId]) -> list[int]:
         """Processes of this data directory's runs that have no record."""
         names = {run_id.encode() for run_id in known}
         return [pid for pid, env in procfs.marked(self._mark) if env.get(RUN_MARK.encode()) not in names]
+
+    def kill(self, pids: list[int]) -> None:
+        """All of them were sent KILL."""
+        kill(pids)
 
     def forget(self, record: RunRecord) -> None:
         """Nothing is kept of a run that has ended."""
@@ -173,6 +189,27 @@ class Processes:
         for pid, env in procfs.marked(f"{RUN_MARK}={record.start.share.run_id}".encode()) if starting else ():
             if env.get(SUPERVISOR_MARK.encode()) in starting:
                 _kill(pid, signal.SIGKILL)
+
+    def _watch(self, pid: int, wake: Callable[[], None]) -> bool:
+        try:
+            descriptor = os.pidfd_open(pid)
+        except ProcessLookupError:
+            wake()
+            return True
+        except OSError:  # an old kernel, or a sandbox
+            return False
+        self._watched[pid] = descriptor
+        asyncio.get_running_loop().add_reader(descriptor, self._ended, pid, wake)
+        return True
+
+    def _ended(self, pid: int, wake: Callable[[], None]) -> None:
+        self._unwatch(pid)
+        wake()
+
+    def _unwatch(self, pid: int) -> None:
+        descriptor = self._watched.pop(pid)
+        asyncio.get_running_loop().remove_reader(descriptor)
+        os.close(descriptor)
 
 
 def kill(pids: list[int]) -> None:

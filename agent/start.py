@@ -13,7 +13,7 @@ import msgspec
 from agent.environment import inherited
 from agent.gpus import GPUS_MAX, Gpus, NvmlGpus, SimulatedGpus
 from agent.nats_link import dial_nats
-from agent.node import Node, host_name, identified, processes_of
+from agent.node import Node, host_name, identified, processes_of, this_life
 from agent.ports import free_block, held
 from agent.records import Description, Records
 from agent.service import Agent, Timing
@@ -66,7 +66,7 @@ async def serve(
         node_id = _node_id(settings)
         gpus = _gpus(settings, node_id, data_dir)
         records = Records(data_dir)
-        identity = identified(records, node_id, gpus, choose_ports)
+        identity = identified(records, node_id, gpus, choose_ports, this_life())
         if marker is None and (marker := held(identity.port_base)) is None:
             logger.warning("ports_shared", port_base=identity.port_base)  # in a later epoch they could be others
         base = inherited(environ, node_id)

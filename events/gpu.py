@@ -86,6 +86,7 @@ class GpuJudged(FleetEvent, kw_only=True, frozen=True, tag="musterbook.gpu.judge
     table: str  # version of the table that decided
     rule: str = ""  # its line: "xid 79", or the escalation: "5 faults in 24 h"
     score: Count = 0  # of the node, as a lemon: weighted faults of its last 30 days
+    held_back: bool = False  # by the breaker: what runs there is stopped if the action says so, the GPU stays in use
 
 
 class GpuReturned(FleetEvent, kw_only=True, frozen=True, tag="musterbook.gpu.returned.v1"):

@@ -11,7 +11,7 @@ import msgspec
 
 from events.base import GpuUuid, NodeId, RunId, SlotMask
 from events.desired import Desired, DesiredShare, Order
-from events.gpu import GpuAction
+from events.gpu import Recovery
 from events.job import JobSpec, Ranks
 from projections.cluster.job import Run
 from projections.cluster.node import Node, NodeState
@@ -39,10 +39,10 @@ def desired(cluster: Cluster, node_id: NodeId) -> Desired:
 
 
 def _resets(node: Node) -> tuple[GpuUuid, ...]:
-    """The GPUs that a verdict wants reset, and that nothing was yet done about."""
+    """The GPUs that a reset would return, and that nothing was yet done about: once nothing holds them."""
     done = {remedy.gpu_uuid for remedy in node.fitness.remedies}
     ailments = node.fitness.ailments.items()
-    return tuple(sorted(u for u, one in ailments if one.action is GpuAction.RESET and u not in done))
+    return tuple(sorted(u for u, one in ailments if Recovery.RESET in one.returns_by and u not in done))
 
 
 def fitted(cluster: Cluster, whole: Desired) -> Desired:

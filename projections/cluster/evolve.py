@@ -10,6 +10,7 @@ from events.policy import PolicySet
 from events.queues import QueuesSet
 from projections.cluster.account import settle
 from projections.cluster.evolve_credit import CREDIT_CHANGES
+from projections.cluster.evolve_drains import DRAIN_CHANGES
 from projections.cluster.evolve_health import HEALTH_CHANGES
 from projections.cluster.evolve_jobs import JOB_CHANGES
 from projections.cluster.evolve_nodes import NODE_CHANGES
@@ -95,4 +96,5 @@ CHANGES: Final[dict[type, Callable[[Cluster, Any, Recorded], None]]] = {
     **NODE_CHANGES,
     **CREDIT_CHANGES,
     **HEALTH_CHANGES,
+    **DRAIN_CHANGES,
 }

@@ -1,4 +1,4 @@
-"""How verdicts on GPUs, drains, maintenance and alarms change the cluster."""
+"""How verdicts on GPUs, and alarms, change the cluster."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -7,23 +7,10 @@ from msgspec.structs import replace
 
 from events.alarm import AlarmCleared, AlarmRaised
 from events.base import GpuUuid, NodeId, Recorded
-from events.fleet import (
-    DrainCause,
-    NodeClockJudged,
-    NodeDrainBegun,
-    NodeDrained,
-    NodeDrainEnded,
-    NodeRetired,
-)
-from events.gpu import GpuJudged, GpuRecovered, GpuReturned, GpuSignalled, Recovery
+from events.fleet import NodeClockJudged
+from events.gpu import GpuJudged, GpuRecovered, GpuResetFailed, GpuReturned, GpuSignalled, Recovery
 from events.node import RanksUnkillable
-from events.operator import (
-    GpuReturnAsked,
-    MaintenanceCancelled,
-    MaintenancePlanned,
-    NodeDrainAsked,
-    NodeUndrainAsked,
-)
+from events.operator import GpuReturnAsked
 from projections.cluster.fitness import (
     GRAVITY,
     HISTORY_MAX,
@@ -31,31 +18,36 @@ from projections.cluster.fitness import (
     PENDING_MAX,
     STOPS,
     Ailment,
-    Drain,
     Fault,
     Fitness,
     Pending,
     Remedy,
-    Window,
 )
 from projections.cluster.index import node_of, put_node, put_run
 from projections.cluster.job import EVIDENCE_MAX
 from projections.cluster.node import Node
 from projections.cluster.state import Alarm, Cluster
 
-WINDOWS_MAX: Final = 64  # of one node; the gate refuses more
 
-
-def rebooted(before: Node, boot_id: str) -> Fitness:
-    """What a new life leaves of a node's fitness: all of it; another boot is a remedy for what it helps against."""
+def joining(before: Node, uuids: tuple[GpuUuid, ...], boot_id: str) -> Fitness:
+    """What a new life leaves of a node's fitness: all of it, for GPUs that it knows still. Another boot is a remedy."""
     fitness = before.fitness
     if not before.epoch:
         return fitness
-    remedies = fitness.remedies
-    if boot_id != before.boot_id:
-        ailments = sorted(fitness.ailments.items())
-        remedies += tuple(Remedy(uuid, Recovery.REBOOT) for uuid, one in ailments if Recovery.REBOOT in one.returns_by)
-    return replace(fitness, remedies=remedies, unkillable=(), pending=())
+    known = frozenset(uuids)
+    drain = fitness.drain
+    fitness = replace(
+        fitness,
+        drain=replace(drain, done=False) if drain is not None else None,  # what was there may be there still
+        ailments={uuid: ailment for uuid, ailment in fitness.ailments.items() if uuid in known},
+        pending=tuple(sign for sign in fitness.pending if sign.gpu_uuid in known),
+        remedies=tuple(remedy for remedy in fitness.remedies if remedy.gpu_uuid in known),
+    )
+    if boot_id == before.boot_id:
+        return fitness
+    for gpu_uuid in uuids:
+        fitness = _remedied(fitness, gpu_uuid, Recovery.REBOOT)
+    return replace(fitness, unkillable=())
 
 
 def _change(cluster: Cluster, node: Node | None, **changes: Any) -> None:
@@ -67,11 +59,24 @@ def _change(cluster: Cluster, node: Node | None, **changes: Any) -> None:
 
 
 def _signalled(cluster: Cluster, e: GpuSignalled, recorded: Recorded) -> None:
+    """Signs wait for their verdict: those of GPUs that the node has. That one ended says nothing."""
     node = node_of(cluster, e.node_id, e.node_epoch)
-    if node is None or e.ended or e.gpu_uuid not in node.uuids or len(node.fitness.pending) >= PENDING_MAX:
-        return
-    sign = Pending(recorded.position, recorded.at, e.gpu_uuid, e.signal, e.code)
-    _change(cluster, node, pending=(*node.fitness.pending, sign))
+    if node is not None and not e.ended and node.present & node.mask((e.gpu_uuid,)):
+        _await(cluster, node, Pending(recorded.position, recorded.at, e.gpu_uuid, e.signal, e.code))
+
+
+def _reset_failed(cluster: Cluster, e: GpuResetFailed, recorded: Recorded) -> None:
+    """A sign too, while a reset is what was to return the GPU."""
+    node = node_of(cluster, e.node_id, e.node_epoch)
+    ailment = node.fitness.ailments.get(e.gpu_uuid) if node is not None else None
+    if node is not None and ailment is not None and Recovery.RESET in ailment.returns_by:
+        signal, code = ailment.signal, ailment.code
+        _await(cluster, node, Pending(recorded.position, recorded.at, e.gpu_uuid, signal, code, reset_failed=True))
+
+
+def _await(cluster: Cluster, node: Node, sign: Pending) -> None:
+    if len(node.fitness.pending) < PENDING_MAX:
+        _change(cluster, node, pending=(*node.fitness.pending, sign))
 
 
 def _judged(cluster: Cluster, e: GpuJudged, recorded: Recorded) -> None:
@@ -79,21 +84,39 @@ def _judged(cluster: Cluster, e: GpuJudged, recorded: Recorded) -> None:
     if node is None:
         return
     fitness = node.fitness
-    pending = tuple(sign for sign in fitness.pending if sign.position != e.signalled)
-    history, ailments = fitness.history, fitness.ailments
-    if GRAVITY[e.action]:
-        fault = Fault(recorded.at, e.gpu_uuid, e.signal, e.code, e.action)
-        history = (*history, fault)[-HISTORY_MAX:]
-    known = ailments.get(e.gpu_uuid)
-    if e.action in OUT and (known is None or GRAVITY[known.action] < GRAVITY[e.action]):
-        ailments = ailments | {e.gpu_uuid: _ailment(e, recorded)}
-    _change(cluster, node, pending=pending, history=history, ailments=ailments)
+    sign = next((one for one in fitness.pending if one.position == e.signalled), None)
+    pending = tuple(one for one in fitness.pending if one is not sign)
+    if sign is not None and e.held_back:
+        pending = tuple(sorted((*pending, replace(sign, held_back=True)), key=lambda one: one.position))
+    history = fitness.history
+    if GRAVITY[e.action] and not (sign is not None and sign.held_back):  # which was counted when it was judged first
+        history = (*history, Fault(recorded.at, e.gpu_uuid, e.signal, e.code, e.action))[-HISTORY_MAX:]
+    fitness = replace(fitness, pending=pending, history=history)
+    if e.action in OUT and not e.held_back:
+        fitness = _ailing(fitness, e, recorded, since=sign.since if sign is not None else ())
+    put_node(cluster, node.being(fitness))
     if e.action in STOPS:
         _hurt(cluster, node, e.gpu_uuid, recorded)
 
 
-def _ailment(e: GpuJudged, recorded: Recorded) -> Ailment:
-    return Ailment(e.action, e.signal, e.code, recorded.at, e.returns_by, e.table, e.rule, recorded.id)
+def _ailing(fitness: Fitness, e: GpuJudged, recorded: Recorded, *, since: tuple[Recovery, ...]) -> Fitness:
+    """The GPU is out, for all that it was judged for. What was done about it before this sign helps against it no more."""
+    known = fitness.ailments.get(e.gpu_uuid)
+    ailment = Ailment(e.action, e.signal, e.code, recorded.at, e.returns_by, e.table, e.rule, e.whole_node)
+    if known is not None:
+        returns_by = tuple(means for means in known.returns_by if means in e.returns_by)
+        graver = ailment if GRAVITY[known.action] < GRAVITY[e.action] else known
+        ailment = replace(graver, returns_by=returns_by, whole_node=known.whole_node or e.whole_node)
+    fitness = replace(
+        fitness, ailments=fitness.ailments | {e.gpu_uuid: ailment}, remedies=_of_others(fitness, e.gpu_uuid)
+    )
+    for means in since:  # done between the sign and this verdict
+        fitness = _remedied(fitness, e.gpu_uuid, means)
+    return fitness
+
+
+def _of_others(fitness: Fitness, gpu_uuid: GpuUuid) -> tuple[Remedy, ...]:
+    return tuple(remedy for remedy in fitness.remedies if remedy.gpu_uuid != gpu_uuid)
 
 
 def _hurt(cluster: Cluster, node: Node, gpu_uuid: GpuUuid, recorded: Recorded) -> None:
@@ -103,101 +126,44 @@ def _hurt(cluster: Cluster, node: Node, gpu_uuid: GpuUuid, recorded: Recorded) -
         run = cluster.runs[run_id]
         if slots & slot and not run.hurt:
             evidence = (*run.evidence, recorded.id)[:EVIDENCE_MAX]
-            put_run(cluster, replace(run, hurt=True, evidence=evidence))
+            put_run(cluster, replace(run, hurt=node.node_id, evidence=evidence))
 
 
 def _recovered(cluster: Cluster, e: GpuRecovered, _: Recorded) -> None:
-    _remedied(cluster, node_of(cluster, e.node_id, e.node_epoch), e.gpu_uuid, e.means)
+    node = node_of(cluster, e.node_id, e.node_epoch)
+    if node is not None:
+        put_node(cluster, node.being(_remedied(node.fitness, e.gpu_uuid, e.means)))
 
 
 def _return_asked(cluster: Cluster, e: GpuReturnAsked, _: Recorded) -> None:
-    _remedied(cluster, cluster.nodes.get(e.node_id), e.gpu_uuid, Recovery.OPERATOR)
+    node = cluster.nodes.get(e.node_id)
+    if node is not None:
+        put_node(cluster, node.being(_remedied(node.fitness, e.gpu_uuid, Recovery.OPERATOR)))
 
 
-def _remedied(cluster: Cluster, node: Node | None, gpu_uuid: GpuUuid, means: Recovery) -> None:
-    ailment = node.fitness.ailments.get(gpu_uuid) if node is not None else None
-    if node is not None and ailment is not None and means in ailment.returns_by:  # nothing else returns it
-        remedy = Remedy(gpu_uuid, means)
-        if remedy not in node.fitness.remedies:
-            _change(cluster, node, remedies=(*node.fitness.remedies, remedy))
+def _remedied(fitness: Fitness, gpu_uuid: GpuUuid, means: Recovery) -> Fitness:
+    """Something was done about a GPU: it counts for what is wrong with it if it helps, and for signs that wait."""
+    pending = tuple(
+        replace(sign, since=(*sign.since, means)) if sign.gpu_uuid == gpu_uuid and means not in sign.since else sign
+        for sign in fitness.pending
+    )
+    ailment, remedies = fitness.ailments.get(gpu_uuid), fitness.remedies
+    if ailment is not None and means in ailment.returns_by and (remedy := Remedy(gpu_uuid, means)) not in remedies:
+        remedies = (*remedies, remedy)
+    return replace(fitness, pending=pending, remedies=remedies)
 
 
 def _returned(cluster: Cluster, e: GpuReturned, _: Recorded) -> None:
-    node = cluster.nodes.get(e.node_id)
-    if node is None:
-        return
-    ailments = {uuid: ailment for uuid, ailment in node.fitness.ailments.items() if uuid != e.gpu_uuid}
-    remedies = tuple(remedy for remedy in node.fitness.remedies if remedy.gpu_uuid != e.gpu_uuid)
-    _change(cluster, node, ailments=ailments, remedies=remedies)
-
-
-# Drains
-
-
-def _drain_asked(cluster: Cluster, e: NodeDrainAsked, recorded: Recorded) -> None:
-    """An operator's word replaces whatever drain there was."""
-    node = cluster.nodes.get(e.node_id)
-    if node is not None and not node.fitness.retired:
-        _change(cluster, node, drain=Drain(e.cause, recorded.at, e.reason, e.deadline))
-
-
-def _drain_begun(cluster: Cluster, e: NodeDrainBegun, recorded: Recorded) -> None:
+    """The GPU is in use again. At an operator's word what it did before counts no more either."""
     node = node_of(cluster, e.node_id, e.node_epoch)
     if node is None:
         return
-    unkillable = () if e.cause is DrainCause.UNKILLABLE else node.fitness.unkillable
-    drain = node.fitness.drain
-    if drain is None or e.cause is DrainCause.MAINTENANCE:
-        drain = Drain(e.cause, recorded.at, e.reason, e.deadline, e.window)
-    _change(cluster, node, drain=drain, unkillable=unkillable)
-
-
-def _drained(cluster: Cluster, e: NodeDrained, _: Recorded) -> None:
-    node = node_of(cluster, e.node_id, e.node_epoch)
-    if node is not None and node.fitness.drain is not None:
-        _change(cluster, node, drain=replace(node.fitness.drain, done=True))
-
-
-def _drain_ended(cluster: Cluster, e: NodeDrainEnded, _: Recorded) -> None:
-    node = cluster.nodes.get(e.node_id)
-    if node is None:
-        return
-    windows = tuple(window for window in node.fitness.windows if window.name != e.window)
-    drain = node.fitness.drain
-    over = drain is not None and drain.cause is e.cause and drain.window == e.window
-    _change(cluster, node, drain=None if over else drain, windows=windows)
-
-
-def _undrain_asked(cluster: Cluster, e: NodeUndrainAsked, _: Recorded) -> None:
-    node = cluster.nodes.get(e.node_id)
-    if node is not None and not node.fitness.retired:
-        _change(cluster, node, drain=None)
-
-
-def _retired(cluster: Cluster, e: NodeRetired, _: Recorded) -> None:
-    node = node_of(cluster, e.node_id, e.node_epoch)
-    if node is not None:
-        _change(cluster, node, retired=True, windows=())
-
-
-def _planned(cluster: Cluster, e: MaintenancePlanned, _: Recorded) -> None:
-    node = cluster.nodes.get(e.node_id)
-    if node is None:
-        return
-    kept = [window for window in node.fitness.windows if window.name != e.window][: WINDOWS_MAX - 1]
-    windows = sorted([*kept, Window(e.window, e.starts, e.ends, e.reason)], key=lambda one: (one.starts, one.name))
-    _change(cluster, node, windows=tuple(windows))
-
-
-def _cancelled(cluster: Cluster, e: MaintenanceCancelled, _: Recorded) -> None:
-    """What it has begun ends with it."""
-    node = cluster.nodes.get(e.node_id)
-    if node is None:
-        return
-    windows = tuple(window for window in node.fitness.windows if window.name != e.window)
-    drain = node.fitness.drain
-    over = drain is not None and drain.cause is DrainCause.MAINTENANCE and drain.window == e.window
-    _change(cluster, node, drain=None if over else drain, windows=windows)
+    fitness = node.fitness
+    ailments = {uuid: ailment for uuid, ailment in fitness.ailments.items() if uuid != e.gpu_uuid}
+    history = fitness.history
+    if e.means is Recovery.OPERATOR:
+        history = tuple(fault for fault in history if fault.gpu_uuid != e.gpu_uuid)
+    _change(cluster, node, ailments=ailments, remedies=_of_others(fitness, e.gpu_uuid), history=history)
 
 
 def _unkillable(cluster: Cluster, e: RanksUnkillable, _: Recorded) -> None:
@@ -226,18 +192,11 @@ def _cleared(cluster: Cluster, e: AlarmCleared, _: Recorded) -> None:
 
 HEALTH_CHANGES: Final[dict[type, Callable[[Cluster, Any, Recorded], None]]] = {
     GpuSignalled: _signalled,
+    GpuResetFailed: _reset_failed,
     GpuJudged: _judged,
     GpuRecovered: _recovered,
     GpuReturnAsked: _return_asked,
     GpuReturned: _returned,
-    NodeDrainAsked: _drain_asked,
-    NodeDrainBegun: _drain_begun,
-    NodeDrained: _drained,
-    NodeDrainEnded: _drain_ended,
-    NodeUndrainAsked: _undrain_asked,
-    NodeRetired: _retired,
-    MaintenancePlanned: _planned,
-    MaintenanceCancelled: _cancelled,
     RanksUnkillable: _unkillable,
     NodeClockJudged: _clock_judged,
     AlarmRaised: _raised,

@@ -21,7 +21,8 @@ from events.node import (
 from events.operator import NodeCordoned, NodeUncordoned
 from projections.cluster.charging import started
 from projections.cluster.credit.meter import leaving, used_us
-from projections.cluster.evolve_health import rebooted
+from projections.cluster.evolve_health import joining
+from projections.cluster.failures import outweighs
 from projections.cluster.index import (
     node_of,
     put_node,
@@ -52,7 +53,8 @@ def _joined(cluster: Cluster, e: NodeJoined, recorded: Recorded) -> None:
         traits=traits_of(e.labels, e.taints),
         cordoned=before.cordoned,
     )
-    put_node(cluster, replace(node, present=node.mask(e.gpu_uuids)).being(rebooted(before, e.boot_id)))
+    fitness = joining(before, node.uuids, e.boot_id)
+    put_node(cluster, replace(node, present=node.mask(e.gpu_uuids)).being(fitness))
     _kill_shares(cluster, before, recorded, heard=before.silent_since or recorded.at)
 
 
@@ -135,8 +137,9 @@ def _share_ended(cluster: Cluster, e: ShareEnded, recorded: Recorded) -> None:
     if run.ended & bit:
         return  # said before
     failure = run.failure
-    if failure is None and not (e.reason is EndReason.EXITED and e.exit_code == 0):
-        failure = Failure(e.node_id, e.reason, e.exit_code)
+    if not (e.reason is EndReason.EXITED and e.exit_code == 0):
+        said = Failure(e.node_id, e.reason, e.exit_code, e.out_of_memory, e.isolated)
+        failure = said if outweighs(said, failure) else failure
     evidence = _with(run, recorded) if failure is not run.failure else run.evidence
     put_run(cluster, replace(run, ended=run.ended | bit, failure=failure, evidence=evidence))
 

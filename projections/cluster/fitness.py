@@ -1,6 +1,6 @@
 """What keeps a node, or a GPU of it, from being used: verdicts, drains, maintenance; and what health has yet to judge."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
@@ -12,8 +12,10 @@ from events.gpu import GpuAction, GpuSignal, Recovery
 OUT: Final = frozenset({GpuAction.RESET, GpuAction.DRAIN, GpuAction.EVICT})  # the GPU is given to nobody
 STOPS: Final = frozenset({GpuAction.RESTART, GpuAction.RESET, GpuAction.EVICT})  # and the run that holds it is stopped
 GRAVITY: Final = {action: grave for grave, action in enumerate(GpuAction)}
+LEAD: Final = timedelta(hours=1)  # before a window starts, nothing new comes, and what runs begins to save
 PENDING_MAX: Final = 256  # signs of one node that wait for their verdict; later ones are on record only
 HISTORY_MAX: Final = 64  # faults of one node that escalation looks back on
+LEMON_FAULTS: Final = 5  # verdicts that took GPUs of one node out, within a week, make it a lemon
 
 
 class Pending(msgspec.Struct, frozen=True, gc=False):
@@ -24,6 +26,9 @@ class Pending(msgspec.Struct, frozen=True, gc=False):
     gpu_uuid: GpuUuid
     signal: GpuSignal
     code: int = 0
+    reset_failed: bool = False  # what was seen is that the reset for this signal did not help
+    since: tuple[Recovery, ...] = ()  # what was done about the GPU after it was seen
+    held_back: bool = False  # judged once: the breaker kept the GPU in use
 
 
 class Remedy(msgspec.Struct, frozen=True, gc=False):
@@ -34,7 +39,7 @@ class Remedy(msgspec.Struct, frozen=True, gc=False):
 
 
 class Ailment(msgspec.Struct, frozen=True, gc=False):
-    """Why a GPU is given to nobody: the gravest verdict on it."""
+    """Why a GPU is given to nobody: the gravest verdict on it, and what helps against all of them."""
 
     action: GpuAction
     signal: GpuSignal
@@ -43,7 +48,7 @@ class Ailment(msgspec.Struct, frozen=True, gc=False):
     returns_by: tuple[Recovery, ...]
     table: str
     rule: str
-    evidence: str = ""  # CloudEvents id of the verdict
+    whole_node: bool = False  # the node is drained with it
 
 
 class Fault(msgspec.Struct, frozen=True, gc=False):
@@ -63,8 +68,8 @@ class Drain(msgspec.Struct, frozen=True, gc=False):
     since: datetime
     reason: str = ""
     deadline: datetime | None = None  # when what still runs is stopped
-    window: str = ""  # of maintenance
-    done: bool = False  # it was said that nothing runs there any more
+    window: str = ""  # of the maintenance that has begun, whatever the cause
+    done: bool = False  # it was said of the node's present life that nothing runs there any more
 
 
 class Window(msgspec.Struct, frozen=True, gc=False):
@@ -85,6 +90,7 @@ class Fitness(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     remedies: tuple[Remedy, ...] = ()
     unkillable: tuple[RunId, ...] = ()  # runs whose processes outlived KILL; health has not said what follows
     drain: Drain | None = None
+    undrained_at: datetime | None = None  # by an operator: what came before makes the node no lemon
     windows: tuple[Window, ...] = ()  # by their start
     retired: bool = False
     ahead_s: float = 0.0  # of the node's clock, as last said
@@ -95,14 +101,24 @@ class Fitness(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.drain is not None or self.retired
 
     @property
+    def window_at(self) -> datetime | None:
+        """When maintenance next has something to say: a window comes near, or is over. None: nothing is planned."""
+        if not self.windows:
+            return None
+        first, moments = self.windows[0], [window.ends for window in self.windows]
+        if self.drain is None or self.drain.window != first.name:
+            moments.append(first.starts - LEAD)
+        return min(moments)
+
+    @property
     def asks(self) -> bool:
-        """Whether health may have something to say: now, or once some time has passed."""
+        """Whether a verdict may be due. What drains and windows ask for, and when, the node knows: see `Node.asks`."""
         return bool(
             self.pending
             or self.remedies
             or self.unkillable
-            or self.windows
-            or (self.drain is not None and not self.retired)
+            or any(ailment.whole_node for ailment in self.ailments.values())
+            or len(self.history) >= LEMON_FAULTS
         )
 
 

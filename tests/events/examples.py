@@ -287,6 +287,7 @@ EXAMPLES: Final[tuple[Event, ...]] = (
         table="2026-11",
         rule="xid 79",
         score=12,
+        held_back=True,
     ),
     GpuReturned(**OF_NODE, node_epoch=EPOCH, gpu_uuid=GPUS[0], means=Recovery.REBOOT, table="2026-11"),
     NodeDrainAsked(**OF_NODE, reason="new fans", deadline=SAID["at"], cause=DrainCause.RETIRE),

@@ -5,7 +5,8 @@ from datetime import datetime
 from typing import Final, TypeVar
 
 from events.base import JobId, NodeId, RunId, TeamId
-from events.job import UNPAID
+from events.job import UNPAID, HoldCode
+from projections.cluster.fitness import FIT
 from projections.cluster.job import WANT_NOTHING, Job, JobState, OrderKey, Run
 from projections.cluster.node import NOWHERE, Kind, Node, NodeState, Pool, Spare, Whole
 from projections.cluster.state import Cluster, Line, Purse, Tally, Use, Want
@@ -26,11 +27,32 @@ def put_node(cluster: Cluster, node: Node) -> None:
     cluster.places.add(node.place, node.node_id)
     _enter_pool(cluster, node)
     _keep(cluster.suspects, node.node_id, wanted=node.state is NodeState.SUSPECT)
-    _keep(cluster.cases, node.node_id, wanted=node.fitness.asks)
+    _keep(cluster.cases, node.node_id, wanted=node.asks)
+    if node.fitness is not FIT or (before is not None and before.fitness is not FIT):
+        _keep_times(cluster, before, node)
+
+
+def _keep_times(cluster: Cluster, before: Node | None, node: Node) -> None:
+    """The node stands where time alone makes something of it."""
+    for line, moment_of in ((cluster.windows, _window_at), (cluster.deadlines, _deadline)):
+        was, now = moment_of(before) if before is not None else None, moment_of(node)
+        if before is not None and was is not None:
+            line.remove(None, (was.timestamp(), before.epoch))
+        if now is not None:
+            line.add(None, (now.timestamp(), node.epoch), node.node_id)
+
+
+def _window_at(node: Node) -> datetime | None:
+    return node.fitness.window_at
+
+
+def _deadline(node: Node) -> datetime | None:
+    drain = node.fitness.drain
+    return drain.deadline if drain is not None and node.held else None
 
 
 def put_slots(cluster: Cluster, node: Node) -> None:
-    """The same for a node of which only free slots changed: the common case, and a hot one."""
+    """The same for a node of which only free slots and runs changed: the common case, and a hot one."""
     if node.sick or node.closed:
         put_node(cluster, node)
         return
@@ -70,6 +92,9 @@ def _pool(node: Node) -> Pool | None:
 
 
 def _count(cluster: Cluster, node: Node, by: int) -> None:
+    """A node that is retired is nothing that any gang could ever be on."""
+    if node.fitness.retired:
+        return
     _add(cluster.sizes, kind_of(node), by)
     if cluster.could:
         cluster.could = {}
@@ -104,6 +129,8 @@ def put_job(cluster: Cluster, job: Job) -> None:
         _enter_lines(cluster, job)
     _recount(cluster, job, +1, instead=before)
     _keep(cluster.unwanted, job.job_id, wanted=job.cancel and job.state is not JobState.PLACED)
+    if job.avoid or job.job_id in cluster.avoiding:
+        _keep(cluster.avoiding, job.job_id, wanted=bool(job.avoid) and job.state is not JobState.PLACED)
 
 
 def _enter_lines(cluster: Cluster, job: Job) -> None:
@@ -112,6 +139,8 @@ def _enter_lines(cluster: Cluster, job: Job) -> None:
         cluster.admitted.add(line_of(job), key, job.job_id)
         if job.spec.max_runtime_s:
             cluster.shortest.add(job.shape, (job.spec.max_runtime_s, job.submitted), job.job_id)
+    elif job.hold is HoldCode.FAILED_TOO_OFTEN:
+        pass  # it stands in no line until somebody resumes it
     elif job.not_before is None:
         line = line_of(job)
         cluster.queue.add(line, key, job.job_id)
@@ -133,6 +162,7 @@ def drop_job(cluster: Cluster, job_id: JobId) -> None:
         _leave_lines(cluster, job)
     _recount(cluster, job, -1)
     _keep(cluster.unwanted, job_id, wanted=False)
+    _keep(cluster.avoiding, job_id, wanted=False)
 
 
 def _leave_lines(cluster: Cluster, job: Job) -> None:
@@ -141,6 +171,8 @@ def _leave_lines(cluster: Cluster, job: Job) -> None:
         cluster.admitted.remove(line_of(job), key)
         if job.spec.max_runtime_s:
             cluster.shortest.remove(job.shape, (job.spec.max_runtime_s, job.submitted))
+    elif job.hold is HoldCode.FAILED_TOO_OFTEN:
+        pass
     elif job.not_before is None:
         line = line_of(job)
         cluster.queue.remove(line, key)
@@ -216,6 +248,12 @@ def put_run(cluster: Cluster, run: Run) -> None:
             cluster.ends.remove(before.gpu_type, _end_key(before, before.end))
         if run.end is not None:
             cluster.ends.add(run.gpu_type, _end_key(run, run.end), run.run_id)
+    due_before, due = before.due if before is not None else None, run.due
+    if due_before != due:
+        if due_before is not None:
+            cluster.starting.remove(None, _end_key(run, due_before))
+        if due is not None:
+            cluster.starting.add(None, _end_key(run, due), run.run_id)
     look_at(cluster, run.run_id)
 
 
@@ -259,6 +297,8 @@ def drop_run(cluster: Cluster, run_id: RunId) -> None:
     run = cluster.runs.pop(run_id)
     if run.end is not None:
         cluster.ends.remove(run.gpu_type, _end_key(run, run.end))
+    if (due := run.due) is not None:
+        cluster.starting.remove(None, _end_key(run, due))
     use = use_of(run)
     _add(cluster.usage, use, -run.gpus)
     _add(cluster.teams, run.team, -run.gpus)

@@ -15,6 +15,7 @@ from events.base import (
     NodeId,
     RunId,
 )
+from events.fleet import DrainCause
 from events.job import Domain
 from projections.cluster.fitness import FIT, Fitness
 
@@ -115,6 +116,23 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def closed(self) -> bool:
         """Whether nothing new is placed here: cordoned, drained or retired."""
         return self.cordoned or self.fitness.closed
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing runs here, nor may be running still: of lives before this one, what was not found clean."""
+        if self.held:
+            return False
+        unclean = self.present & ~self.pool
+        return self.state is NodeState.LOST or not any(slots & unclean for slots in self.owed.values())
+
+    @property
+    def asks(self) -> bool:
+        """Whether health may have something to say of it at any moment. Of one that is merely drained it has not."""
+        drain = self.fitness.drain
+        if drain is None or self.fitness.retired:
+            return self.fitness.asks
+        said = drain.done and drain.cause is not DrainCause.RETIRE
+        return self.fitness.asks or (self.empty and not said)
 
     @property
     def rack(self) -> str:

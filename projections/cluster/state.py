@@ -123,10 +123,15 @@ class Cluster:
         self.admitted: Lines[Line, JobId] = Lines()
         self.shortest: Lines[Shape, JobId] = Lines()  # admitted jobs that declare a runtime, the shortest first
         self.ends: Lines[str, RunId] = Lines()  # gpu type -> runs whose end is known, the first to end first
+        self.starting: Lines[None, RunId] = Lines()  # runs of which shares have not started, by when they are to have
         self.attention: MutableMapping[RunId, None] = {}  # runs that lifecycle has something to say about
         self.unwanted: MutableMapping[JobId, None] = {}  # cancelled jobs that have no GPUs
+        self.avoiding: MutableMapping[JobId, None] = {}  # waiting jobs that keep away from nodes
+        self.hurt: MutableMapping[RunId, None] = {}  # runs that were told to stop, or lost a node: through no fault of theirs
         self.suspects: MutableMapping[NodeId, None] = {}
         self.cases: MutableMapping[NodeId, None] = {}  # nodes of which health may have something to say
+        self.windows: Lines[None, NodeId] = Lines()  # nodes with maintenance planned, by when that next asks for a word
+        self.deadlines: Lines[None, NodeId] = Lines()  # drained nodes that hold runs, by when these are to be gone
         self.pools: Buckets[Pool] = Buckets()  # nodes that are up and have spare GPUs
         self.whole: Buckets[Whole] = Buckets()  # of those, the ones with nothing on them
         self.spares: MutableMapping[Spare, int] = {}  # GPUs of those that say where they stand
@@ -153,6 +158,9 @@ class Cluster:
         fork.admitted = self.admitted.fork()
         fork.shortest = self.shortest.fork()
         fork.ends = self.ends.fork()
+        fork.starting = self.starting.fork()
+        fork.windows = self.windows.fork()
+        fork.deadlines = self.deadlines.fork()
         fork.pools = self.pools.fork()
         fork.whole = self.whole.fork()
         fork.places = self.places.fork()
@@ -177,6 +185,8 @@ FORKED: Final = (
     "past",
     "attention",
     "unwanted",
+    "avoiding",
+    "hurt",
     "suspects",
     "cases",
     "alarms",

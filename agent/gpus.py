@@ -1,21 +1,15 @@
-"""The GPUs of a node and who holds them: by NVML, or simulated ones that any machine can have."""
+"""What an agent asks of the GPUs of its node: the port behind which a driver is real, or simulated."""
 
-import hashlib
-import uuid
-from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
-from agent import procfs
-from agent.environment import DATA_MARK
-from events.base import GpuUuid, NodeId
-from runtime.fault import Fault
+from agent.core.signs import Look
+from events.base import GpuUuid
 
 GPUS_MAX: Final = 63  # of one node: slots are bits of a mask that is a signed number of 64 bits
-NVML_HINT: Final = "Is the NVIDIA driver installed and loaded? On a machine without GPUs, simulate some."
 
 
 class Gpus(Protocol):
-    """What an agent asks of GPUs."""
+    """The GPUs of one node."""
 
     @property
     def gpu_type(self) -> str:
@@ -24,72 +18,20 @@ class Gpus(Protocol):
 
     @property
     def uuids(self) -> tuple[GpuUuid, ...]:
-        """All GPUs of the node, in a fixed order."""
+        """All GPUs of the node, in a fixed order, also those that do not answer."""
         ...
 
     def busy(self, among: frozenset[GpuUuid]) -> frozenset[GpuUuid]:
         """Those that a living process holds."""
         ...
 
+    async def look(self, since: int) -> Look:
+        """What all GPUs show now, and the errors reported since the look whose `mark` was `since`; 0: in this boot.
 
-class SimulatedGpus:
-    """GPUs that exist in name: one is held by each process of this agent's that has it in CUDA_VISIBLE_DEVICES."""
+        May take seconds where a GPU is slow to answer.
+        """
+        ...
 
-    def __init__(self, node_id: NodeId, count: int, gpu_type: str, data_dir: Path) -> None:
-        assert 0 < count <= GPUS_MAX
-        self.gpu_type = gpu_type
-        self.uuids = tuple(_simulated_uuid(node_id, number) for number in range(count))
-        self._mark = f"{DATA_MARK}={data_dir.absolute()}".encode()
-
-    def busy(self, among: frozenset[GpuUuid]) -> frozenset[GpuUuid]:
-        """Those that are visible to a living process. Another data directory's GPUs of the same name are others."""
-        if not among:
-            return among
-        held = (env.get(b"CUDA_VISIBLE_DEVICES", b"") for _, env in procfs.marked(self._mark))
-        return among & {GpuUuid(name) for names in held for name in names.decode().split(",")}
-
-
-class NvmlGpus:
-    """The GPUs that the NVIDIA driver knows. Raises `Fault` when there is no driver, or none it can use."""
-
-    def __init__(self) -> None:
-        import pynvml
-
-        self._nvml: Any = pynvml
-        try:
-            pynvml.nvmlInit()
-            count = pynvml.nvmlDeviceGetCount()
-            handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
-            self._handles = {GpuUuid(pynvml.nvmlDeviceGetUUID(handle)): handle for handle in handles}
-            names = sorted({str(pynvml.nvmlDeviceGetName(handle)) for handle in handles})
-        except pynvml.NVMLError as error:
-            raise Fault("gpus_unreachable", f"The GPUs cannot be asked: {error}.", NVML_HINT) from error
-        if len(names) != 1 or count > GPUS_MAX:
-            found = f"{count} GPUs of {' and '.join(names) or 'no'} type"
-            raise Fault("gpus_unsuited", f"Found {found}; a node has 1 to {GPUS_MAX} of one type.", NVML_HINT)
-        self.gpu_type = type_of_name(names[0])
-        self.uuids = tuple(self._handles)
-
-    def busy(self, among: frozenset[GpuUuid]) -> frozenset[GpuUuid]:
-        """Those on which a living process computes; one that the driver cannot answer for counts as held."""
-        return frozenset(gpu for gpu in among if gpu in self._handles and self._is_busy(self._handles[gpu]))
-
-    def _is_busy(self, handle: object) -> bool:
-        try:
-            processes = self._nvml.nvmlDeviceGetComputeRunningProcesses(handle)
-        except self._nvml.NVMLError:
-            return True
-        stats = (procfs.stat(process.pid) for process in processes)
-        return any(stat is None or stat.state not in "ZX" for stat in stats)  # a pid that we cannot see may live
-
-
-def type_of_name(name: str) -> str:
-    """The type that jobs ask for, from a product name: `NVIDIA H100 80GB HBM3` is `h100-80gb-hbm3`."""
-    words = name.lower().replace("nvidia", " ").replace("_", " ").split()
-    return "-".join(words)
-
-
-def _simulated_uuid(node_id: NodeId, number: int) -> GpuUuid:
-    """The same for ever for a number on a node."""
-    digest = hashlib.sha256(f"{node_id}/{number}".encode()).digest()
-    return GpuUuid(f"GPU-{uuid.UUID(bytes=digest[:16], version=4)}")
+    async def reset(self, gpu_uuid: GpuUuid) -> str:
+        """The GPU was reset, or why it could not be. Takes seconds; what asks meanwhile takes GPUs for held."""
+        ...

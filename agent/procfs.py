@@ -71,6 +71,22 @@ def marked(mark: bytes) -> Iterator[tuple[int, dict[bytes, bytes]]]:
                 yield pid, dict(_pair(field) for field in fields)
 
 
+def is_alive(pid: int) -> bool:
+    """Whether there is such a process that has not ended."""
+    found = stat(pid)
+    return found is not None and found.state not in "ZX"
+
+
+def is_below(pid: int, mark: bytes) -> bool:
+    """Whether the process, or one that it descends from, has `mark` ("NAME=value") in its environment."""
+    while pid > 1 and (found := stat(pid)) is not None:
+        with suppress(OSError):
+            if mark in _read(pid, "environ").split(b"\0"):
+                return True
+        pid = found.parent
+    return False
+
+
 def _read(pid: int, name: str) -> bytes:
     """A file of a process, in few calls: many are read at a time."""
     file = os.open(f"/proc/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)

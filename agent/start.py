@@ -10,13 +10,16 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from agent.environment import inherited
-from agent.gpus import GPUS_MAX, Gpus, NvmlGpus, SimulatedGpus
+from agent.environment import DATA_MARK, inherited
+from agent.gpus import GPUS_MAX, Gpus
 from agent.nats_link import dial_nats
 from agent.node import Node, host_name, identified, processes_of, this_life
+from agent.nvml import NvmlGpus
 from agent.ports import free_block, held
-from agent.records import Description, Records
+from agent.procfs import boot_id
+from agent.records import Description, Identity, Records
 from agent.service import Agent, Timing
+from agent.simulated import SimulatedGpus
 from events.base import NodeId
 from events.subjects import NAME_RULE, Subjects, is_name
 from runtime.children import FolderLock
@@ -64,8 +67,8 @@ async def serve(
 
     try:
         node_id = _node_id(settings)
-        gpus = _gpus(settings, node_id, data_dir)
         records = Records(data_dir)
+        gpus = _gpus(settings, node_id, data_dir, records.identity())
         identity = identified(records, node_id, gpus, choose_ports, this_life())
         if marker is None and (marker := held(identity.port_base)) is None:
             logger.warning("ports_shared", port_base=identity.port_base)  # in a later epoch they could be others
@@ -90,10 +93,13 @@ def _node_id(settings: AgentSettings) -> NodeId:
     return NodeId(name)
 
 
-def _gpus(settings: AgentSettings, node_id: NodeId, data_dir: Path) -> Gpus:
+def _gpus(settings: AgentSettings, node_id: NodeId, data_dir: Path, before: Identity | None) -> Gpus:
+    """The GPUs as the settings have them. One that was here `before`, in this boot, does not go missing unseen."""
     driver, _, rest = settings.gpus.partition(":")
     if driver == "nvml":
-        return NvmlGpus()
+        here = before is not None and before.boot_id == boot_id()
+        expected = before.gpu_uuids if before is not None and here else ()
+        return NvmlGpus(expected=expected, mark=f"{DATA_MARK}={data_dir}".encode())
     count, _, gpu_type = rest.partition(":")
     if not 1 <= int(count) <= GPUS_MAX:
         raise Fault("gpus_unsuited", f"A node has 1 to {GPUS_MAX} GPUs, not {count}.", "Simulate more nodes.")

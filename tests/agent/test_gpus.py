@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.gpus import NvmlGpus, SimulatedGpus, type_of_name
+from agent.nvml import NvmlGpus, type_of_name
+from agent.simulated import SimulatedGpus
 from events.base import NodeId
 from runtime.fault import Fault
 from tests.fixtures.waiting import until
@@ -42,7 +43,7 @@ async def test_a_simulated_gpu_is_held_while_a_process_of_the_agents_sees_it(tmp
 def test_without_a_driver_nvml_says_what_is_missing() -> None:
     """A code, a sentence and a hint, instead of an error number."""
     with pytest.raises(Fault, match="cannot be asked") as raised:
-        NvmlGpus()
+        NvmlGpus(mark=b"x")
 
     assert raised.value.code == "gpus_unreachable"
     assert "driver" in raised.value.hint

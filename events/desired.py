@@ -36,6 +36,22 @@ class DesiredShare(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     spec: JobSpec
 
 
+class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+    """How long this node is waited for once it is silent: the dearer a restart of what it runs, the longer.
+
+    A restart gets dearer by a second of waiting each second, until a checkpoint is saved: that is told anew.
+    """
+
+    at: Moment  # by the servers' clock; no agent compares it with its own
+    even_s: float  # as of then, the silence that costs as much as a restart
+    least_s: float  # the wait is never shorter
+    most_s: float  # and never longer
+
+    def after(self, passed_s: float) -> float:
+        """The silence after which the node may be given up, so many seconds after `at`."""
+        return max(self.least_s, min(self.most_s, self.even_s + passed_s))
+
+
 class Desired(msgspec.Struct, frozen=True, kw_only=True):
     """All that a node should run, as of a position in the log. An agent obeys nothing with a lower `as_of` than it has seen."""
 
@@ -46,7 +62,7 @@ class Desired(msgspec.Struct, frozen=True, kw_only=True):
     lost: bool = False  # this life was declared lost: the agent joins anew once it has ended what runs
     shares: tuple[DesiredShare, ...] = ()  # ordered by run_id
     resets: tuple[GpuUuid, ...] = ()  # GPUs to be reset once nothing holds them, in order
-    patience_s: float = 0.0  # the silence after which this life is given up, at the least; 0: nobody said
+    waiting: Waiting | None = None  # None: a control plane before this was told
 
 
 class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,3 +74,4 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     runs: int = 0  # with living ranks
     at: Moment | None = None  # by the node's own clock, as it was sent
     version: str = ""  # of the agent's program
+    patience_s: float = 0.0  # without contact for so long, it will have ended what may be started elsewhere

@@ -27,6 +27,7 @@ class Patience(StrEnum):
     LEAST = "least"  # the least that the policy waits: a restart costs less than that
     COST = "cost"  # waiting any longer costs more than a restart
     MOST = "most"  # the most that the policy waits
+    PROMISED = "promised"  # its agent had said that it would go on for so long without contact
 
 
 class FleetEvent(Event, kw_only=True, frozen=True):

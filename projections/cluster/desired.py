@@ -15,6 +15,7 @@ from events.gpu import Recovery
 from events.job import JobSpec, Ranks
 from projections.cluster.job import Run
 from projections.cluster.node import Node, NodeState
+from projections.cluster.patience import waiting
 from projections.cluster.state import Cluster
 
 VALUE_BYTES_MAX: Final = (1 << 20) - 4_096  # with its headers it still fits into one message
@@ -35,6 +36,7 @@ def desired(cluster: Cluster, node_id: NodeId) -> Desired:
         lost=node.state is NodeState.LOST,
         shares=tuple(_share(cluster, node, run_id) for run_id in sorted(node.held)),
         resets=_resets(node),
+        waiting=waiting(cluster, node),
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 from events.base import Event, Stretch
+from events.desired import Heartbeat
 from events.head import LeadershipTaken
 from events.log.port import Conflict, Log, Unknown
 from projections.cluster.evolve import evolve
@@ -13,6 +14,7 @@ from runtime.clock import Clock
 from runtime.logging import get_logger
 from services.control.round import decide_all
 from services.control.silence import Silences
+from services.control.skews import Skews
 
 logger = get_logger(__name__)
 
@@ -43,6 +45,7 @@ class ControlPlane:
     def __init__(self, log: Log, cluster: Cluster, lease: Lease, clock: Clock, *, name: Name) -> None:
         self.cluster = cluster
         self.silences = Silences(clock.monotonic())
+        self.skews = Skews()
         self._log = log
         self._lease = lease
         self._clock = clock
@@ -66,6 +69,13 @@ class ControlPlane:
             self.silences.turn(self._clock.monotonic())
             if self._due(stretch):
                 await self._round()
+
+    def heard(self, beat: Heartbeat) -> None:
+        """A node beat."""
+        self.silences.heard(beat.node_id, beat.epoch, self._clock.monotonic(), promised_s=beat.patience_s)
+        if beat.at is not None:
+            ahead_s = (beat.at - self._clock.now()).total_seconds()
+            self.skews.heard(beat.node_id, beat.epoch, ahead_s)
 
     def _due(self, stretch: Stretch) -> bool:
         if not self._lease.held or self.cluster.position < self._read_first or self._must_not_decide():
@@ -101,5 +111,11 @@ class ControlPlane:
             return [LeadershipTaken(at=at, instance=self._instance, version=self._version)]
         self.silences.turn(self._clock.monotonic())  # we may have slept since the log was asked for its end
         silent = self.silences.silent(self.cluster, self._clock.monotonic())
-        tick = Tick(at=at, position=self.cluster.position, silent=silent)
+        tick = Tick(
+            at=at,
+            position=self.cluster.position,
+            silent=silent,
+            promised={node_id: self.silences.promised(self.cluster, node_id) for node_id in silent},
+            skews=self.skews.taken(self.cluster),
+        )
         return decide_all(self.cluster, tick, version=self._version)

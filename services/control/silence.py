@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from events.alarm import AlarmCode
 from events.base import NodeEpoch, NodeId
 from projections.cluster.node import Node, NodeState
 from projections.cluster.state import Cluster
@@ -19,12 +20,19 @@ class Silences:
         self._turned = now  # our loop's last turn
         self._beat = now  # our own beat, as it came back
         self._looked = now
+        self._doubted = False  # the network, by the log
         self._seen: dict[NodeId, tuple[NodeEpoch, float]] = {}  # the life at the last look, and since when we see it
         self._heard: dict[NodeId, float] = {}  # the last beat of that life
+        self._promised: dict[NodeId, tuple[NodeEpoch, float]] = {}  # by the last beat of a life; also of a standby
         self._silent: dict[NodeId, tuple[NodeEpoch, float]] = {}  # as of the last look
 
-    def heard(self, node_id: NodeId, epoch: NodeEpoch, now: float) -> None:
-        """A node beat. A beat of any other life than the last look saw counts for nothing."""
+    def heard(self, node_id: NodeId, epoch: NodeEpoch, now: float, *, promised_s: float = 0.0) -> None:
+        """A node beat. A beat of any other life than the last look saw counts for nothing.
+
+        `promised_s`: without contact for so long after it, its agent ends what may be started elsewhere.
+        """
+        if epoch >= self._promised.get(node_id, (epoch, 0.0))[0]:
+            self._promised[node_id] = (epoch, promised_s)
         if self._seen.get(node_id, (None, now))[0] == epoch:
             self._heard[node_id] = now
 
@@ -45,6 +53,10 @@ class Silences:
 
     def silent(self, cluster: Cluster, now: float) -> dict[NodeId, float]:
         """Seconds of silence of each node that has been silent for as long as makes it suspect."""
+        doubted = AlarmCode.NETWORK_SUSPECTED in cluster.alarms
+        if self._doubted and not doubted:
+            self.restart(now)  # those that are silent still are waited for as if it had begun now
+        self._doubted = doubted
         if now - self._looked >= LOOK_EVERY_S:
             self._looked = now
             self._silent = dict(self._look(cluster, now))
@@ -54,6 +66,14 @@ class Silences:
             if self._heard.get(node_id, NEVER) <= self._since:
                 silent.setdefault(node_id, cluster.policy.suspect_after_s)
         return silent
+
+    def promised(self, cluster: Cluster, node_id: NodeId) -> float:
+        """For how long after its last beat the node may go on with what may be started elsewhere.
+
+        One that we never heard may have been told to wait for as long as nodes ever are.
+        """
+        epoch, promised_s = self._promised.get(node_id, (None, 0.0))
+        return promised_s if epoch == cluster.nodes[node_id].epoch else cluster.policy.lost_most_s
 
     def _look(self, cluster: Cluster, now: float) -> list[tuple[NodeId, tuple[NodeEpoch, float]]]:
         found: list[tuple[NodeId, tuple[NodeEpoch, float]]] = []

@@ -10,11 +10,13 @@ from events.base import START, NodeId, Position, Stretch
 from events.desired import Desired
 from events.subjects import Subjects
 from projections.cluster.desired import desired, fitted
+from projections.cluster.patience import waiting
 from projections.cluster.state import Cluster
 from runtime.fault import Fault
 from runtime.last_values import LastValues
 from runtime.logging import get_logger
 from services.dispatcher.touched import touched
+from services.dispatcher.waits import alike, waited_for
 
 logger = get_logger(__name__)
 
@@ -53,6 +55,17 @@ class Dispatcher:
             for node_id in touched(cluster, (recorded,), self._crowded):
                 self._due[node_id] = recorded.position
                 self._woken.set()
+            for node_id in waited_for(cluster, recorded):
+                if self._misled(cluster, node_id):
+                    self._due.setdefault(node_id, START)
+                    self._woken.set()
+
+    def _misled(self, cluster: Cluster, node_id: NodeId) -> bool:
+        """Whether the node was told of another wait than it is now: not worth a write where the two are close."""
+        known = self._known.get(node_id)
+        if known is None or known.desired is None:
+            return False  # what nobody has looked at yet is compared whole
+        return not alike(known.desired.waiting, waiting(cluster, cluster.nodes[node_id]))
 
     async def run(self) -> None:
         """Write what differs, until cancelled. Beginning to be active, compare every node anew."""
@@ -132,4 +145,5 @@ class Dispatcher:
 
 
 def _same(stored: Desired, wanted: Desired) -> bool:
-    return msgspec.structs.replace(stored, as_of=Position(0)) == msgspec.structs.replace(wanted, as_of=Position(0))
+    known = msgspec.structs.replace(stored, as_of=wanted.as_of, waiting=wanted.waiting)
+    return known == wanted and alike(stored.waiting, wanted.waiting)

@@ -1,29 +1,102 @@
 """Whether a node's agent is there: suspect, recovered, lost. Judged by silence, which only the tick knows."""
 
+from collections.abc import Mapping
+from datetime import timedelta
 from typing import Final
 
-from events.base import Event
-from events.fleet import NodeLost, NodeRecovered, NodeSuspected
-from projections.cluster.node import NodeState
+from events.alarm import AlarmCleared, AlarmCode, AlarmRaised
+from events.base import Event, NodeId
+from events.fleet import NodeLost, NodeRecovered, NodeSuspected, Patience
+from projections.cluster.node import Node, NodeState
+from projections.cluster.patience import bounded, costs, may_restart
 from projections.cluster.state import Cluster
 from projections.cluster.tick import Tick
 
 DECIDED_MAX: Final = 1_000  # nodes in one round; the rest is the next round's
+SILENT_MIN: Final = 3  # fewer at once say nothing about the network
+NAMED_MAX: Final = 20  # nodes in an alarm
+HINT: Final = (
+    "Look for what they have in common: a switch, a rack, a firewall. If they are gone for good, retire them, or raise "
+    "silent_percent by `muster policy set` until they are given up."
+)
 
 
 def decide(cluster: Cluster, tick: Tick) -> list[Event]:
-    """What silence says of nodes."""
-    events: list[Event] = []
+    """What silence says of nodes; and, of very many at once, of the network."""
+    events = _of_the_network(cluster, tick)
+    held = bool(events) or AlarmCode.NETWORK_SUSPECTED in cluster.alarms
     for node_id in sorted(tick.silent.keys() | cluster.suspects.keys()):
         node = cluster.nodes.get(node_id)
         if node is None or node.state is NodeState.LOST:
             continue
         silent_s = tick.silent.get(node_id, 0.0)
-        if silent_s >= cluster.policy.lost_after_s:
-            events.append(NodeLost(at=tick.at, node_id=node_id, node_epoch=node.epoch, silent_s=silent_s))
+        if silent_s >= cluster.policy.lost_after_s and not held and (lost := _lost(cluster, tick, node)):
+            events.append(lost)
         elif silent_s >= cluster.policy.suspect_after_s:
             if node.state is NodeState.UP:
                 events.append(NodeSuspected(at=tick.at, node_id=node_id, node_epoch=node.epoch, silent_s=silent_s))
         elif node.state is NodeState.SUSPECT:
             events.append(NodeRecovered(at=tick.at, node_id=node_id, node_epoch=node.epoch))
     return events[:DECIDED_MAX]
+
+
+def _lost(cluster: Cluster, tick: Tick, node: Node) -> NodeLost | None:
+    """The node is given up, if it was waited for as long as it pays, and as its agent said that its ranks may live."""
+    silent_s = tick.silent[node.node_id]
+    heard = node.silent_since or tick.at - timedelta(seconds=silent_s)
+    cost = costs(cluster, node, heard)
+    patience_s, patience = bounded(cost.even_s, cluster.policy)
+    promised_s = tick.promised.get(node.node_id, 0.0)
+    if promised_s > patience_s and may_restart(cluster, node):
+        patience_s, patience = promised_s, Patience.PROMISED
+    if silent_s < patience_s:
+        return None
+    return NodeLost(
+        at=tick.at,
+        node_id=node.node_id,
+        node_epoch=node.epoch,
+        silent_s=silent_s,
+        patience=patience,
+        patience_s=patience_s,
+        waiting_gpu_s=round(cost.gpus * silent_s, 3),
+        restart_gpu_s=cost.restart_gpu_s,
+    )
+
+
+# The network
+
+
+def _of_the_network(cluster: Cluster, tick: Tick) -> list[Event]:
+    """An alarm begins or ends. While it lasts, and in the round that ends it, nobody is given up."""
+    raised = AlarmCode.NETWORK_SUSPECTED in cluster.alarms
+    if not raised and len(tick.silent) < SILENT_MIN:
+        return []
+    counted = {node_id: node for node_id, node in cluster.nodes.items() if _counts(node)}
+    silent = _silent(cluster, tick, counted)
+    suspected = len(silent) >= SILENT_MIN and len(silent) * 100 > cluster.policy.silent_percent * len(counted)
+    suspected = suspected and cluster.policy.silent_percent > 0
+    if suspected == raised:
+        return []
+    if raised:
+        return [AlarmCleared(at=tick.at, code=AlarmCode.NETWORK_SUSPECTED)]
+    return [
+        AlarmRaised(
+            at=tick.at,
+            code=AlarmCode.NETWORK_SUSPECTED,
+            message=f"{len(silent)} of {len(counted)} nodes are silent at once: none of them is given up.",
+            hint=HINT,
+            node_ids=tuple(silent[:NAMED_MAX]),
+            count=len(silent),
+        )
+    ]
+
+
+def _silent(cluster: Cluster, tick: Tick, counted: Mapping[NodeId, Node]) -> list[NodeId]:
+    enough_s = cluster.policy.suspect_after_s
+    return sorted(node_id for node_id, silent_s in tick.silent.items() if node_id in counted and silent_s >= enough_s)
+
+
+def _counts(node: Node) -> bool:
+    """Whether the node's silence says something: one that was given up, or emptied on purpose, may well be switched off."""
+    drain = node.fitness.drain
+    return node.state is not NodeState.LOST and not node.fitness.retired and not (drain is not None and drain.done)

@@ -165,7 +165,7 @@ def _heard(plane: ControlPlane, own: str, subject: str, payload: bytes) -> None:
     except (msgspec.DecodeError, msgspec.ValidationError):
         return  # another control plane's, or of another version: no node is heard by it
     if heartbeat.node_id == name:
-        plane.silences.heard(heartbeat.node_id, heartbeat.epoch, CLOCK.monotonic())
+        plane.heard(heartbeat)
 
 
 BEATS: Final = msgspec.json.Decoder(Heartbeat)

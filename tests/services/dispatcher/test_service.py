@@ -109,13 +109,18 @@ async def last(connection: Connection, cluster: Cluster) -> dict[NodeId, Desired
     for node_id in cluster.nodes:
         payload = (await values.get(SUBJECTS.desired(node_id))).payload
         with suppress(msgspec.DecodeError):
-            found[node_id] = msgspec.structs.replace(msgspec.json.decode(payload, type=Desired), as_of=START)
+            found[node_id] = bare(msgspec.json.decode(payload, type=Desired))
     return found
 
 
 def wanted(cluster: Cluster) -> dict[NodeId, Desired]:
     """What the fold wants each node to run."""
-    return {node: msgspec.structs.replace(desired(cluster, node), as_of=START) for node in cluster.nodes}
+    return {node: bare(desired(cluster, node)) for node in cluster.nodes}
+
+
+def bare(value: Desired) -> Desired:
+    """The value without what changes with time alone."""
+    return msgspec.structs.replace(value, as_of=START, waiting=None)
 
 
 async def settled(connection: Connection, cluster: Cluster) -> None:

@@ -16,6 +16,8 @@ BENCHES: Final = {
     "burst": "end to end as events: a burst, the whole life of short jobs, the idle latency",
     "agent": "short jobs as real processes through one agent",
     "real": "short jobs as real processes through a whole cluster",
+    "heartbeats": "heartbeats of 12,500 nodes beside a steady stream of jobs, for a minute",
+    "faults": "parts of a production-like cell killed and frozen under load, for a minute",
 }
 
 

@@ -20,7 +20,6 @@ logger = get_logger(__name__)
 
 BUCKET: Final = "LEASE"
 KEY: Final = "leader"
-TTL_LEAST_S: Final = 4.0  # 20 rounds
 RENEWALS: Final = 5  # within one `ttl_s`
 FAULTS: Final = (OSError, TimeoutError, nats.errors.Error)  # JetStream's own errors are among the last
 

@@ -61,7 +61,7 @@ class ControlSettings(CommonSettings):
 
     nats_user: str = "control"
     instance: str = Field("", max_length=64, description="Its name among control planes; empty: drawn at start.")
-    lease_s: float = Field(4.0, ge=4.0, le=60.0, description="Seconds until a silent leader may be replaced.")
+    lease_s: float = Field(2.0, ge=2.0, le=60.0, description="Seconds until a silent leader may be replaced.")
     round_every_s: float = Field(0.2, ge=0.02, le=0.2, description="Seconds between rounds when nothing happens.")
     snapshot_every_s: Seconds = Field(60.0, le=3_600, description="Seconds between snapshots of the fold.")
 

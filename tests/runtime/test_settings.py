@@ -16,7 +16,7 @@ def test_variables_are_read_and_all_else_has_a_default(monkeypatch: pytest.Monke
     assert settings.login.urls == ("nats://one:4222", "nats://two:4222")
     assert (settings.login.user, settings.login.password) == ("control", "secret")
     assert "secret" not in repr(settings) + repr(settings.login)
-    assert (settings.lease_s, settings.round_every_s) == (4.0, 0.2)
+    assert (settings.lease_s, settings.round_every_s) == (2.0, 0.2)
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ def test_variables_are_read_and_all_else_has_a_default(monkeypatch: pytest.Monke
         ("MUSTER_CELL", "a.b"),
         ("MUSTER_CELL", ""),
         ("MUSTER_NATS_URLS", ""),
-        ("MUSTER_LEASE_S", "3.9"),  # less than 20 rounds
+        ("MUSTER_LEASE_S", "1.9"),  # less than ten rounds
         ("MUSTER_ROUND_EVERY_S", "0.3"),
         ("MUSTER_ROUND_EVERY_S", "nan"),
         ("MUSTER_PORT", "65536"),

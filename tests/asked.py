@@ -119,5 +119,6 @@ def a_policy(random: Random, at: datetime) -> PolicySet:
         consolidation=random.choice([Consolidation.DO] * 4 + list(Consolidation)),
         half_life_s=random.choice((0, 0, 600)),
         admitted_ahead=random.choice((1, 100)),
+        start_within_s=3_600,  # so that what starts late is mostly preempted or moved before, and sometimes not
         **charging(random),
     )

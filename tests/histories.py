@@ -99,7 +99,9 @@ class History:
                 name=AccountId("alpha"), queues=(TeamId("t"), TeamId("u"), TeamId("v")), overdraft_micro=None
             )
             self.add(AccountsSet(at=self.at, accounts=(rich,)))
-        self.add(PolicySet(at=self.at, preemption=False, min_runtime_s=0, consolidation=Consolidation.DO))
+        self.add(
+            PolicySet(at=self.at, preemption=False, min_runtime_s=0, consolidation=Consolidation.DO, start_within_s=0)
+        )
         for _ in range(12):
             self.submit(a_small_spec(len(self.jobs)))
         for _ in range(3):

@@ -14,6 +14,7 @@ from events.operator import GpuReturnAsked
 from projections.cluster.fitness import (
     GRAVITY,
     HISTORY_MAX,
+    NOTED_MAX,
     OUT,
     PENDING_MAX,
     STOPS,
@@ -38,7 +39,7 @@ def joining(before: Node, uuids: tuple[GpuUuid, ...], boot_id: str) -> Fitness:
     drain = fitness.drain
     fitness = replace(
         fitness,
-        drain=replace(drain, done=False) if drain is not None else None,  # what was there may be there still
+        drain=replace(drain, done_at=None) if drain is not None else None,  # what was there may be there still
         ailments={uuid: ailment for uuid, ailment in fitness.ailments.items() if uuid in known},
         pending=tuple(sign for sign in fitness.pending if sign.gpu_uuid in known),
         remedies=tuple(remedy for remedy in fitness.remedies if remedy.gpu_uuid in known),
@@ -88,15 +89,22 @@ def _judged(cluster: Cluster, e: GpuJudged, recorded: Recorded) -> None:
     pending = tuple(one for one in fitness.pending if one is not sign)
     if sign is not None and e.held_back:
         pending = tuple(sorted((*pending, replace(sign, held_back=True)), key=lambda one: one.position))
-    history = fitness.history
-    if GRAVITY[e.action] and not (sign is not None and sign.held_back):  # which was counted when it was judged first
-        history = (*history, Fault(recorded.at, e.gpu_uuid, e.signal, e.code, e.action))[-HISTORY_MAX:]
-    fitness = replace(fitness, pending=pending, history=history)
+    fitness = replace(fitness, pending=pending)
+    if sign is None or not sign.held_back:  # else it was counted when it was judged first
+        fitness = _counting(fitness, Fault(recorded.at, e.gpu_uuid, e.signal, e.code, e.action))
     if e.action in OUT and not e.held_back:
         fitness = _ailing(fitness, e, recorded, since=sign.since if sign is not None else ())
     put_node(cluster, node.being(fitness))
     if e.action in STOPS:
         _hurt(cluster, node, e.gpu_uuid, recorded)
+
+
+def _counting(fitness: Fitness, fault: Fault) -> Fitness:
+    if GRAVITY[fault.action]:
+        return replace(fitness, history=(*fitness.history, fault)[-HISTORY_MAX:])
+    what = (fault.gpu_uuid, fault.signal, fault.code)
+    others = [one for one in fitness.noted if (one.gpu_uuid, one.signal, one.code) != what]
+    return replace(fitness, noted=(*others, fault)[-NOTED_MAX:])
 
 
 def _ailing(fitness: Fitness, e: GpuJudged, recorded: Recorded, *, since: tuple[Recovery, ...]) -> Fitness:

@@ -20,6 +20,7 @@ from events.job import (
     JobPlaced,
     JobRejected,
     JobRequeued,
+    JobResumeAsked,
     JobSubmitted,
     JobSucceeded,
     JobTimedOut,
@@ -30,8 +31,10 @@ from events.job import (
 )
 from events.policy import Overrun
 from projections.cluster.account import account
+from projections.cluster.avoid import avoiding
 from projections.cluster.charging import charged, count_no_more, covers_no_more, never_placed
 from projections.cluster.evolve_asides import ASIDE_CHANGES, assert_gang, drop_earmark, job_of
+from projections.cluster.failures import Budget, budget_of
 from projections.cluster.index import (
     drop_job,
     drop_run,
@@ -44,6 +47,7 @@ from projections.cluster.index import (
 from projections.cluster.job import (
     BACK_OFF_MAX,
     EVIDENCE_MAX,
+    RUNTIME_MAX_S,
     Job,
     JobState,
     Run,
@@ -54,10 +58,6 @@ from projections.cluster.job import (
 from projections.cluster.node import NodeState
 from projections.cluster.state import Cluster
 
-APPLICATION_CAUSES: Final = frozenset({StopCause.RANK_FAILED, StopCause.TIME_LIMIT})
-BLAMELESS_CAUSES: Final = frozenset(
-    {StopCause.PREEMPTED, StopCause.CONSOLIDATED, StopCause.QUEUE_HELD, StopCause.CREDITS, StopCause.DRAIN}
-)
 OUTCOMES: Final = {
     StopCause.CANCEL: EndedAs.CANCELLED,
     StopCause.TIME_LIMIT: EndedAs.TIME_LIMIT,
@@ -95,6 +95,14 @@ def _cancel_requested(cluster: Cluster, e: JobCancelRequested, recorded: Recorde
     put_job(cluster, replace(job, cancel=True))
     if job.state is JobState.PLACED:
         look_at(cluster, run_id_of(job.job_id, job.attempt))
+
+
+def _resume_asked(cluster: Cluster, e: JobResumeAsked, recorded: Recorded) -> None:
+    job = cluster.jobs.get(e.job_id)
+    if job is None or job.hold is not HoldCode.FAILED_TOO_OFTEN or job.team != e.team:
+        return  # it has ended, is not held for its failures, or is another team's
+    anew = replace(job, hold=HoldCode.NOT_EVALUATED, failures_application=0, failures_infrastructure=0)
+    put_job(cluster, anew)
 
 
 def _admitted(cluster: Cluster, e: JobAdmitted, recorded: Recorded) -> None:
@@ -163,12 +171,19 @@ def _placed(cluster: Cluster, e: JobPlaced, recorded: Recorded) -> None:
         extends=cluster.policy.overrun is Overrun.EXTEND,
         on_lost=job.spec.on_lost,
         end=_after(recorded, lasts(job.spec)),
+        starts_by=_after(recorded, _starts_within(cluster, job)),
         dead=dead,
         clean=dead,  # it never began there: the node joined anew before it was told
         metering=sum(s.slots.bit_count() for index, s in enumerate(e.shares) if not dead >> index & 1),
         evidence=(recorded.id,) if dead else (),
     )
     put_run(cluster, charged(cluster, run, recorded))
+
+
+def _starts_within(cluster: Cluster, job: Job) -> timedelta | None:
+    """How long a run of the job may take until all its shares have started; None: as long as it likes."""
+    most_s = job.spec.start_within_s or cluster.policy.start_within_s
+    return timedelta(seconds=min(most_s, RUNTIME_MAX_S)) if most_s else None
 
 
 def _assert_free(cluster: Cluster, shares: tuple[NodeShare, ...], job_id: JobId) -> None:
@@ -190,7 +205,7 @@ def _run_stopping(cluster: Cluster, e: RunStopping, recorded: Recorded) -> None:
     told = recorded.at + grace(cluster.jobs[run.job_id].spec)
     evidence = (*run.evidence, recorded.id)[:EVIDENCE_MAX]
     end = told if run.end is None else min(run.end, told)
-    put_run(cluster, replace(run, stopping=e.cause, end=end, evidence=evidence))
+    put_run(cluster, replace(run, stopping=e.cause, blamed=e.node_id, end=end, evidence=evidence))
     covers_no_more(cluster, e.run_id)
 
 
@@ -201,20 +216,19 @@ def _after(recorded: Recorded, time: timedelta | None) -> datetime | None:
 def _requeued(cluster: Cluster, e: JobRequeued, recorded: Recorded) -> None:
     assert _run_of(cluster, e, e.run_id).over
     _end_run(cluster, e.run_id, recorded, OUTCOMES[e.cause])
-    job = cluster.jobs[e.job_id]
-    application = e.cause in APPLICATION_CAUSES
-    blameless = e.cause in BLAMELESS_CAUSES
+    job, budget = cluster.jobs[e.job_id], budget_of(e.cause)
     not_before = min(e.not_before, recorded.at + BACK_OFF_MAX)  # the writer's clock may be years ahead
+    job = avoiding(cluster, job, e.avoid, recorded.at)
     put_job(
         cluster,
         replace(
             job,
             state=JobState.QUEUED,
             borrowing=False,
-            hold=HoldCode.NOT_EVALUATED,
-            not_before=None if blameless else not_before,
-            failures_application=job.failures_application + application,
-            failures_infrastructure=job.failures_infrastructure + (not application and not blameless),
+            hold=HoldCode.FAILED_TOO_OFTEN if e.held else HoldCode.NOT_EVALUATED,
+            not_before=None if e.held or budget is Budget.NONE else not_before,
+            failures_application=job.failures_application + (budget is Budget.APPLICATION),
+            failures_infrastructure=job.failures_infrastructure + (budget is Budget.INFRASTRUCTURE),
         ),
     )
 
@@ -259,6 +273,7 @@ def _outcome(run: Run, e: JobRejected | JobSucceeded | JobFailed | JobCancelled 
 JOB_CHANGES: Final[dict[type, Callable[[Cluster, Any, Recorded], None]]] = {
     JobSubmitted: _submitted,
     JobCancelRequested: _cancel_requested,
+    JobResumeAsked: _resume_asked,
     JobRejected: _ended,
     JobAdmitted: _admitted,
     AdmissionWithdrawn: _admission_withdrawn,

@@ -129,8 +129,8 @@ def put_job(cluster: Cluster, job: Job) -> None:
         _enter_lines(cluster, job)
     _recount(cluster, job, +1, instead=before)
     _keep(cluster.unwanted, job.job_id, wanted=job.cancel and job.state is not JobState.PLACED)
-    if job.avoid or job.job_id in cluster.avoiding:
-        _keep(cluster.avoiding, job.job_id, wanted=bool(job.avoid) and job.state is not JobState.PLACED)
+    if job.avoid or (before is not None and before.avoid):
+        _keep_avoiding(cluster, before, job)
 
 
 def _enter_lines(cluster: Cluster, job: Job) -> None:
@@ -162,7 +162,20 @@ def drop_job(cluster: Cluster, job_id: JobId) -> None:
         _leave_lines(cluster, job)
     _recount(cluster, job, -1)
     _keep(cluster.unwanted, job_id, wanted=False)
-    _keep(cluster.avoiding, job_id, wanted=False)
+    if job.avoid:
+        _keep_avoiding(cluster, job, None)
+
+
+def _keep_avoiding(cluster: Cluster, before: Job | None, job: Job | None) -> None:
+    """The job, if it waits, stands where the first of the nodes that it avoids is forgiven."""
+    if before is not None and before.avoid and before.state is not JobState.PLACED:
+        cluster.avoiding.remove(None, _forgiven_key(before))
+    if job is not None and job.avoid and job.state is not JobState.PLACED:
+        cluster.avoiding.add(None, _forgiven_key(job), job.job_id)
+
+
+def _forgiven_key(job: Job) -> OrderKey:
+    return (min(job.avoid.values()).timestamp(), job.submitted)
 
 
 def _leave_lines(cluster: Cluster, job: Job) -> None:

@@ -20,7 +20,9 @@ from events.policy import JobOrder
 
 PRIORITY_RANK: Final = {Priority.URGENT: 0, Priority.HIGH: 1, Priority.NORMAL: 2, Priority.LOW: 3}
 
-WANT_NOTHING: Final = IMPOSSIBLE | UNPAID  # what waits so takes part in nothing until something else is said of it
+WANT_NOTHING: Final = (
+    IMPOSSIBLE | UNPAID | {HoldCode.FAILED_TOO_OFTEN}
+)  # what waits so takes part in nothing until something else is said of it
 
 EVIDENCE_MAX: Final = 8  # ids of records that say how a run ended
 
@@ -59,6 +61,7 @@ class Shape(NamedTuple):
     required: bool = False
     labels: tuple[tuple[str, str], ...] = ()  # sorted
     tolerates: tuple[str, ...] = ()
+    avoid: tuple[NodeId, ...] = ()  # nodes that failed it, sorted: none of them, where others could hold it
 
     def __str__(self) -> str:
         least = f"{self.min_gpus} to " if self.min_gpus else ""
@@ -107,6 +110,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     evictions: int = 0  # runs of it that were stopped for another job, or moved
     evicted_at: datetime | None = None  # when it was last decided
     evicted_for: tuple[JobId, ...] = ()  # the jobs it was stopped for: it never takes anything from these
+    avoid: dict[NodeId, datetime] = {}  # nodes that failed it, and until when it keeps away; the last is the newest
     proposed_at: datetime | None = None  # when moves that make room for it were proposed last
 
     @property
@@ -133,11 +137,13 @@ class Mark(NamedTuple):
 
 
 class Failure(msgspec.Struct, frozen=True, gc=False):
-    """The first share of a run that did not end well."""
+    """The share of a run that did not end well whose word weighs most, and of those the first."""
 
     node_id: NodeId
     reason: EndReason
     exit_code: int
+    out_of_memory: bool = False  # as the kernel said
+    isolated: bool = False  # its agent had no contact, and ended it
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -164,13 +170,15 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     end: datetime | None = None  # when it has ended at the latest, as declared or told; None: nobody said
     evicted_for: JobId = JobId("")  # the job that it is to end for
     moved: bool = False  # it has a new place set aside: see `GpusEarmarked.moved`
-    hurt: bool = False  # a verdict on a GPU of it says that it is to be stopped
+    hurt: NodeId = NodeId("")  # where a GPU of it is, of which a verdict says that the run is to be stopped
+    starts_by: datetime | None = None  # when all its shares are to have started; None: nobody said
     started: int = 0
     ended: int = 0
     released: int = 0
     dead: int = 0  # their node was lost or began another life
     clean: int = 0  # dead, and their GPUs were found clean in a later life
     stopping: StopCause | None = None
+    blamed: NodeId = NodeId("")  # the node for which it was told to stop, for causes that have one
     failure: Failure | None = None
     evidence: tuple[str, ...] = ()  # CloudEvents ids of what ended it, the first few
     # Its use, as `credit.meter` counts it.
@@ -195,6 +203,16 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def broken(self) -> int:
         """The shares that died before they ended."""
         return self.dead & ~self.ended
+
+    @property
+    def absent(self) -> int:
+        """The shares that have not come up."""
+        return self.all & ~(self.started | self.ended | self.dead)
+
+    @property
+    def due(self) -> datetime | None:
+        """When it is to be stopped unless it is complete by then; None for one that is, or is stopped already."""
+        return self.starts_by if self.stopping is None and self.started_at is None and self.absent else None
 
     def bit(self, node_id: NodeId) -> int:
         """The mask of the share on a node; 0 for none. Shares are ordered by node."""

@@ -126,7 +126,7 @@ class Cluster:
         self.starting: Lines[None, RunId] = Lines()  # runs of which shares have not started, by when they are to have
         self.attention: MutableMapping[RunId, None] = {}  # runs that lifecycle has something to say about
         self.unwanted: MutableMapping[JobId, None] = {}  # cancelled jobs that have no GPUs
-        self.avoiding: MutableMapping[JobId, None] = {}  # waiting jobs that keep away from nodes
+        self.avoiding: Lines[None, JobId] = Lines()  # waiting jobs that avoid nodes, by when the first is forgiven
         self.hurt: MutableMapping[RunId, None] = {}  # runs that were told to stop, or lost a node: through no fault of theirs
         self.suspects: MutableMapping[NodeId, None] = {}
         self.cases: MutableMapping[NodeId, None] = {}  # nodes of which health may have something to say
@@ -155,6 +155,7 @@ class Cluster:
         fork.queue = self.queue.fork()
         fork.unpaid = self.unpaid.fork()
         fork.later = self.later.fork()
+        fork.avoiding = self.avoiding.fork()
         fork.admitted = self.admitted.fork()
         fork.shortest = self.shortest.fork()
         fork.ends = self.ends.fork()
@@ -185,7 +186,6 @@ FORKED: Final = (
     "past",
     "attention",
     "unwanted",
-    "avoiding",
     "hurt",
     "suspects",
     "cases",

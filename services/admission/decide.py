@@ -96,7 +96,8 @@ class Desk:
         """Jobs that were moved are admitted at once, if they can be paid for: what is set aside for them counts as theirs."""
         for job_id in sorted(self._cluster.earmarks):
             job = self._cluster.jobs[job_id]
-            waits = job.state is JobState.QUEUED and not job.cancel and not self._cluster.tree.stopped(job.team)
+            held = job.hold is HoldCode.FAILED_TOO_OFTEN or self._cluster.tree.stopped(job.team)
+            waits = job.state is JobState.QUEUED and not job.cancel and not held
             if waits and not self._till.unsettled(job) and (code := self._admit(job, borrowing=False)) is not None:
                 self.unpaid[job_id] = code
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from events.base import Event, NodeId, RunId
 from events.job import (
+    FailureCategory,
     JobCancelled,
     JobFailed,
     JobRequeued,
@@ -16,35 +17,37 @@ from events.job import (
     RunStopping,
     StopCause,
 )
-from events.node import EndReason
-from projections.cluster.evolve_jobs import BLAMELESS_CAUSES
-from projections.cluster.job import BACK_OFF_MAX, Job, JobState, Run
+from projections.cluster.draining import due
+from projections.cluster.failures import (
+    BLAMELESS_CAUSES,
+    UNSAID,
+    Budget,
+    Verdict,
+    back_off,
+    budget_of,
+    gpu_judged,
+    made_way,
+    node_at,
+    retried,
+    verdict_on,
+)
+from projections.cluster.job import Job, JobState, Run
 from projections.cluster.state import Cluster
 from projections.cluster.tick import Tick
 
 DECIDED_MAX: Final = 1_000  # runs and jobs in one round; the rest is the next round's
-BACK_OFF_S: Final = 1.0  # before the second attempt, doubled with each further one
-
-CAUSES: Final = {
-    EndReason.EXITED: StopCause.RANK_FAILED,
-    EndReason.START_FAILED: StopCause.START_FAILED,
-    EndReason.TIME_LIMIT: StopCause.TIME_LIMIT,
-    EndReason.NODE_REBOOTED: StopCause.NODE_LOST,
-    EndReason.STOPPED: StopCause.NODE_LOST,  # by its agent alone: it had lost contact
-    EndReason.NEVER_STARTED: StopCause.NODE_LOST,
-}
+JUDGED_WITHIN: Final = timedelta(seconds=5)  # how long a sign of trouble is waited for, before a user is blamed
 
 
 def decide(cluster: Cluster, tick: Tick) -> list[Event]:
     """Lifecycle's part of a round. It alone stops runs and ends jobs that had GPUs."""
     events: list[Event] = []
     asking = set(islice(cluster.attention, DECIDED_MAX))
-    unpaid = set(islice(_unpaid(cluster, tick), DECIDED_MAX))
-    drained = set(islice(_drained(cluster, tick), DECIDED_MAX))
-    for run_id in sorted(asking | unpaid | drained):
+    outside = _outside(cluster, tick)
+    for run_id in sorted(asking | outside.keys()):
         run = cluster.runs[run_id]
-        outside = _outside(on_hold=cluster.tree.on_hold(run.team), drained=run_id in drained, unpaid=run_id in unpaid)
-        events += _of_run(run, cluster.jobs[run.job_id], tick, outside)
+        cause = StopCause.QUEUE_HELD if cluster.tree.on_hold(run.team) else outside.get(run_id)
+        events += _of_run(cluster, run, tick, cause)
     for job_id in sorted(islice(cluster.unwanted, DECIDED_MAX)):
         job = cluster.jobs[job_id]
         assert job.state is not JobState.PLACED, job
@@ -52,94 +55,107 @@ def decide(cluster: Cluster, tick: Tick) -> list[Event]:
     return events
 
 
+def _outside(cluster: Cluster, tick: Tick) -> dict[RunId, StopCause]:
+    """Runs of which time makes something, and the first reason of these: a drain, a start that took too long, credits."""
+    late = (run_id for (_, run_id) in _until(cluster.starting.line(None), tick))
+    found = dict.fromkeys(islice(_unpaid(cluster, tick), DECIDED_MAX), StopCause.CREDITS)
+    found |= dict.fromkeys(islice(late, DECIDED_MAX), StopCause.START_DEADLINE)
+    return found | dict.fromkeys(islice(due(cluster, tick.at), DECIDED_MAX), StopCause.DRAIN)
+
+
 def _unpaid(cluster: Cluster, tick: Tick) -> Iterator[RunId]:
     """Runs that are to be told to stop now, so that they end within what is reserved: their accounts cannot pay for more."""
     for cover in sorted(cover for cover in cluster.credits.covered.groups() if cover.short):
-        for (stop, *_), run_id in cluster.credits.covered.line(cover):
-            if stop > tick.at.timestamp():
-                break
+        for _, run_id in _until(cluster.credits.covered.line(cover), tick):
             yield run_id
 
 
-def _drained(cluster: Cluster, tick: Tick) -> Iterator[RunId]:
-    """Runs on nodes whose drain has come to its deadline."""
-    for node_id in sorted(cluster.cases):
-        node = cluster.nodes[node_id]
-        drain = node.fitness.drain
-        if drain is not None and drain.deadline is not None and drain.deadline <= tick.at:
-            yield from sorted(run_id for run_id in node.held if cluster.runs[run_id].stopping is None)
+def _until(line: Iterator[tuple[tuple[float, ...], RunId]], tick: Tick) -> Iterator[tuple[tuple[float, ...], RunId]]:
+    """The entries of a line by moments that have come."""
+    now = tick.at.timestamp()
+    for key, run_id in line:
+        if key[0] > now:
+            return
+        yield key, run_id
 
 
-def _outside(*, on_hold: bool, drained: bool, unpaid: bool) -> StopCause | None:
-    """Why a run has to be stopped that has nothing to do with the run itself."""
-    if on_hold:
-        return StopCause.QUEUE_HELD
-    if drained:
-        return StopCause.DRAIN
-    return StopCause.CREDITS if unpaid else None
-
-
-def _of_run(run: Run, job: Job, tick: Tick, outside: StopCause | None) -> list[Event]:
+def _of_run(cluster: Cluster, run: Run, tick: Tick, outside: StopCause | None) -> list[Event]:
+    job = cluster.jobs[run.job_id]
     ids = tick.of_run(run, job)
     events: list[Event] = []
     if run.started_at is None and run.started == run.all:
         events.append(RunStarted(**ids))
     if run.over:
-        events.append(_outcome(run, job, tick))
-    elif run.stopping is None and (cause := _cause(run, job, outside)) is not None:
-        node_id, exit_code = _evidence(run)
-        events.append(RunStopping(**ids, cause=cause, node_id=node_id, exit_code=exit_code))
+        events += _outcome(cluster, run, job, tick)
+    elif run.stopping is None and (found := _to_stop(cluster, run, job, outside)) is not None:
+        stopping = RunStopping(**ids, cause=found.cause, node_id=found.node_id, exit_code=found.exit_code)
+        events.append(stopping)
     return events
 
 
-def _cause(run: Run, job: Job, outside: StopCause | None = None) -> StopCause | None:
+def _to_stop(cluster: Cluster, run: Run, job: Job, outside: StopCause | None) -> Verdict | None:
     """Why the run has to be stopped; None when it need not be."""
     if job.cancel and run.ended != run.all:
-        return StopCause.CANCEL
-    if run.broken:
-        return StopCause.NODE_LOST
-    if run.failure is not None:
-        return CAUSES[run.failure.reason]
-    if run.ended == run.all:
+        return Verdict(StopCause.CANCEL, FailureCategory.NONE)
+    if _ended_well(run):
         return None
-    if run.hurt:
-        return StopCause.GPU
+    if (found := verdict_on(run)) is not None:
+        return found
     if run.evicted_for:
-        return StopCause.CONSOLIDATED if run.moved else StopCause.PREEMPTED
-    return outside
+        outside = StopCause.CONSOLIDATED if run.moved else StopCause.PREEMPTED
+    if outside is StopCause.START_DEADLINE:
+        return Verdict(outside, FailureCategory.NODE, node_at(run, run.absent))
+    return made_way(outside, _drained(cluster, run) if outside is StopCause.DRAIN else NodeId("")) if outside else None
 
 
-def _evidence(run: Run) -> tuple[NodeId, int]:
-    """The node that failed first, by its own report or by its silence, and the exit code it reported."""
-    if run.failure is not None:
-        return run.failure.node_id, run.failure.exit_code
-    if run.broken:
-        return run.shares[(run.broken & -run.broken).bit_length() - 1].node_id, 0
-    return NodeId(""), 0
+def _ended_well(run: Run) -> bool:
+    """Whether all its ranks exited with 0, whatever came before they had given their GPUs back."""
+    return run.ended == run.all and run.failure is None
 
 
-def _outcome(run: Run, job: Job, tick: Tick) -> Event:
-    """What the end of a run means for its job."""
+def _drained(cluster: Cluster, run: Run) -> NodeId:
+    """The first node of the run that is drained."""
+    nodes = (cluster.nodes[share.node_id] for share in run.shares)
+    return next((node.node_id for node in nodes if node.fitness.drain is not None), NodeId(""))
+
+
+def _outcome(cluster: Cluster, run: Run, job: Job, tick: Tick) -> list[Event]:
+    """What the end of a run means for its job; nothing yet where what may have ended it has still to be judged."""
     ids = tick.of_run(run, job)
-    cause = run.stopping or _cause(run, job)
-    if run.ended == run.all and run.failure is None and (cause is None or cause in BLAMELESS_CAUSES):
-        return JobSucceeded(**ids)  # also one that was to make room, and had ended well before the word reached it
-    if cause in BLAMELESS_CAUSES and run.failure is not None and run.failure.reason is EndReason.TIME_LIMIT:
-        cause = StopCause.TIME_LIMIT  # likewise
-    cause = cause or StopCause.NODE_LOST  # its GPUs came back without a word how it ended
-    if cause is StopCause.CANCEL or job.cancel:
-        return JobCancelled(**ids)
-    if cause is StopCause.TIME_LIMIT:
-        return JobTimedOut(**ids)
-    if cause is StopCause.RANK_FAILED and run.broken:
-        cause = StopCause.NODE_LOST  # the ranks failed because a node had gone: not the application's fault
-    if cause in BLAMELESS_CAUSES:
-        return JobRequeued(**ids, cause=cause, not_before=tick.at)
-    application = cause is StopCause.RANK_FAILED
-    failures = job.failures_application if application else job.failures_infrastructure
-    retries = job.spec.retries_application if application else job.spec.retries_infrastructure
-    if failures < retries:
-        wait = min(timedelta(seconds=BACK_OFF_S * 2 ** min(failures, 16)), BACK_OFF_MAX)
-        return JobRequeued(**ids, cause=cause, not_before=tick.at + wait)
-    node_id, exit_code = _evidence(run)
-    return JobFailed(**ids, cause=cause, node_id=node_id, exit_code=exit_code)
+    if _ended_well(run) and run.stopping is not StopCause.CANCEL:
+        return [JobSucceeded(**ids)]
+    if run.stopping is StopCause.CANCEL or job.cancel:
+        return [JobCancelled(**ids)]
+    found = _verdict(cluster, run)
+    if found.cause is StopCause.RANK_FAILED and _to_be_judged(cluster, run, tick):
+        return []
+    if found.cause is StopCause.TIME_LIMIT:
+        return [JobTimedOut(**ids)]
+    budget = budget_of(found.cause)
+    failures, retries = retried(job, budget)
+    if budget is Budget.APPLICATION and failures >= retries:
+        return [JobFailed(**ids, **found.told())]
+    held = budget is Budget.INFRASTRUCTURE and failures >= retries  # the job is well: somebody looks at what is not
+    waits = timedelta() if held or budget is Budget.NONE else back_off(failures)
+    return [JobRequeued(**ids, **found.told(), not_before=tick.at + waits, avoid=found.avoid, held=held)]
+
+
+def _verdict(cluster: Cluster, run: Run) -> Verdict:
+    """What ended a run that did not end well. One that was to make way did, unless its time was up before."""
+    found = verdict_on(run)
+    if run.stopping in BLAMELESS_CAUSES and (found is None or found.cause is not StopCause.TIME_LIMIT):
+        return made_way(run.stopping, run.blamed)
+    if found is not None and found.cause is StopCause.RANK_FAILED:
+        found = verdict_on(run, gpu_node=gpu_judged(cluster, run))
+    return found or UNSAID
+
+
+def _to_be_judged(cluster: Cluster, run: Run, tick: Tick) -> bool:
+    """Whether a GPU of the run showed a sign of trouble lately that health has not judged: its ranks may have died of it."""
+    for share in run.shares:
+        node = cluster.nodes.get(share.node_id)
+        for sign in node.fitness.pending if node is not None else ():
+            fresh = not sign.held_back and max(run.placed_at, tick.at - JUDGED_WITHIN) <= sign.at
+            if fresh and node is not None and node.mask((sign.gpu_uuid,)) & share.slots:
+                return True
+    return False

@@ -25,6 +25,7 @@ OVER_QUOTA: Final = frozenset(
     }
 )
 DEPENDS: Final = {
+    HoldCode.FAILED_TOO_OFTEN: "somebody has to resume it",
     HoldCode.QUEUE_PAUSED: "an operator has to resume its queue",
     HoldCode.NO_ACCOUNT: "it cannot start until accounts, or the job, are others",
     HoldCode.NO_PRICE: "it cannot start until prices, or the job, are others",

@@ -53,6 +53,8 @@ def tier_of(code: HoldCode) -> Tier:
 
 def reason_of(cluster: Cluster, job: Job, standing: Standing, *, at: datetime) -> Reason:
     """The gravest of the reasons that hold at `at`; `NOT_EVALUATED` when nothing stands against the job."""
+    if job.hold is HoldCode.FAILED_TOO_OFTEN:  # the one code that the log keeps until somebody asks otherwise
+        return Reason(job.hold)
     queued = job.state is JobState.QUEUED
     counted = _with_claims(cluster, at) if queued else standing
     gpus, firm = job.shape.min_gpus or job.shape.gpus, not job.spec.preemptible

@@ -11,6 +11,8 @@ from projections.cluster.explain.charge import credits_short, no_account, no_pri
 from projections.cluster.explain.reason import Reason
 from projections.cluster.explain.supply import accepts
 from projections.cluster.job import Job
+from projections.cluster.placing.misfit import kept_away
+from projections.cluster.placing.place import Placement, Room, place
 from projections.cluster.quota.bounds import Block
 from projections.cluster.quota.entitlement import Standing
 from projections.cluster.state import Cluster
@@ -19,6 +21,7 @@ NAMED_MAX: Final = 5  # jobs, nodes or types in one sentence
 WAIT: Final = "wait"
 LESS: Final = "ask for fewer GPUs"
 BORROWING: Final = "borrowing_limit"
+KEEPS_AWAY: Final = frozenset({HoldCode.NO_ROOM, HoldCode.SCATTERED, HoldCode.PROMISED})
 
 
 class Case(NamedTuple):
@@ -41,7 +44,16 @@ class Case(NamedTuple):
 
 def said(case: Case) -> tuple[str, str]:
     """The sentence, and what to do."""
-    return SENTENCES[case.reason.code](case)
+    message, action = SENTENCES[case.reason.code](case)
+    away = _failed_it(case) if case.reason.code in KEEPS_AWAY else ()
+    return f"{message}; it keeps away from {some(away)}, which failed it" if away else message, action
+
+
+def _failed_it(case: Case) -> tuple[str, ...]:
+    """The nodes that the job keeps away from, if it would fit with them."""
+    away = kept_away(case.cluster, case.job.shape)
+    fits = bool(away) and isinstance(place(Room(case.cluster), case.job.shape._replace(avoid=())), Placement)
+    return away if fits else ()
 
 
 def some(names: Sequence[str]) -> str:
@@ -78,6 +90,15 @@ def _backing_off(case: Case) -> tuple[str, str]:
     assert case.job.not_before is not None
     seconds = (case.job.not_before - case.at).total_seconds()
     return f"attempt {case.job.attempt} failed; the next is not before {seconds:.0f} s from now", WAIT
+
+
+def _failed_too_often(case: Case) -> tuple[str, str]:
+    job = case.job
+    often = "once" if job.failures_infrastructure == 1 else f"{job.failures_infrastructure} times"
+    message = (
+        f"it was ended {often} by failures that are not its own, of which {job.spec.retries_infrastructure} are retried"
+    )
+    return message, f"see what ended it (muster job {job.job_id}), then muster resume {job.job_id}"
 
 
 # Impossible
@@ -256,6 +277,7 @@ SENTENCES: Final[Mapping[HoldCode, Callable[[Case], tuple[str, str]]]] = {
     HoldCode.NOT_EVALUATED: _not_evaluated,
     HoldCode.QUEUE_PAUSED: _queue_paused,
     HoldCode.BACKING_OFF: _backing_off,
+    HoldCode.FAILED_TOO_OFTEN: _failed_too_often,
     HoldCode.NO_SUCH_GPU: _no_such_gpu,
     HoldCode.NO_SUCH_NODE: _no_such_node,
     HoldCode.EXCEEDS_CLUSTER: _exceeds_cluster,

@@ -141,7 +141,7 @@ def test_a_verdict_does_what_its_action_says(action: GpuAction, hurt: bool, sick
     run, other = ward.run(held), ward.run(beside)
     assert run is not None
     assert other is not None
-    assert (run.hurt, other.hurt) == (hurt, False)
+    assert (bool(run.hurt), bool(other.hurt)) == (hurt, False)
     assert ward.cluster.nodes[N1].sick == sick
     assert ward.fitness.pending == ()
     assert [fault.action for fault in ward.fitness.history] == ([action] if action is not GpuAction.LOG else [])

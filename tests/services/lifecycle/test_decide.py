@@ -82,7 +82,7 @@ def test_retries_of_application_and_infrastructure_are_counted_apart() -> None:
     """A lost node does not use up what the user allowed for his own failures."""
     world = World({"n1": 8, "n2": 8})
     job = placed(world, retries_application=1, retries_infrastructure=1)
-    world.round({NodeId("n1"): 100.0})
+    world.round({NodeId("n1"): 1_000.0})
     world.rounds()
     world.wait(10)
     world.rounds()
@@ -187,7 +187,7 @@ def test_a_success_is_not_undone_by_a_late_cancel_or_a_lost_node() -> None:
     world.cancel(job)
     assert world.rounds() == []
 
-    world.round({NodeId("n1"): 100.0})
+    world.round({NodeId("n1"): 1_000.0})
 
     world.rounds()
     assert [r.event.job_id for r in world.records if isinstance(r.event, JobSucceeded)] == [job]
@@ -203,7 +203,7 @@ def test_ranks_that_fail_because_a_node_went_are_not_the_users_fault() -> None:
     world.end(job, "n2", code=1)
     world.rounds()
     world.release(job, "n2")
-    said = world.round({NodeId("n1"): 100.0})
+    said = world.round({NodeId("n1"): 1_000.0})
     said += world.rounds()
 
     (requeued,) = [e for e in said if isinstance(e, JobRequeued)]
@@ -219,7 +219,7 @@ def test_a_gang_of_which_a_part_had_ended_well_starts_whole_again() -> None:
     world.end(job, "n1")
     world.release(job, "n1")
     world.rounds()
-    world.round({NodeId("n2"): 100.0})
+    world.round({NodeId("n2"): 1_000.0})
     world.rounds()
     world.wait(400)
     world.rounds()
@@ -243,7 +243,7 @@ def test_gangs_that_lose_nodes_one_after_the_other_start_whole_or_wait_holding_n
     world.join("n5", 4)
     world.join("n6", 4)
     for lost in ("n1", "n3", "n5"):  # the last of them while the others are being replaced
-        world.round({NodeId(lost): 100.0})
+        world.round({NodeId(lost): 1_000.0})
         world.rounds()
     for job in jobs:
         run = world.run(job)
@@ -263,7 +263,7 @@ def test_on_lost_wait_starts_nothing_elsewhere_until_the_node_is_clean() -> None
     """The node may live on, out of reach."""
     world = World({"n1": 8, "n2": 8})
     job = placed(world, on_lost=OnLost.WAIT)
-    assert "RunStopping" in names(world.round({NodeId("n1"): 100.0}) + world.rounds())
+    assert "RunStopping" in names(world.round({NodeId("n1"): 1_000.0}) + world.rounds())
     world.wait(1_000)
     assert world.rounds() == []
 

@@ -177,7 +177,7 @@ def test_a_lost_node_of_the_set_ends_the_earmark_and_another_set_is_looked_for()
     """The rest is free at once; the job is not stuck with a set that never completes."""
     made = evicting()
     made.join("n3", 8)
-    said = [*made.round({NodeId("n2"): 40.0}), *made.round({NodeId("n2"): 100.0})]
+    said = [*made.round({NodeId("n2"): 40.0}), *made.round({NodeId("n2"): 1_000.0})]
     said += made.rounds()
     said += give_back(made, OLD, "n1")
 
@@ -229,6 +229,7 @@ def test_a_job_that_is_stopped_again_and_again_runs_to_its_end_at_last() -> None
             give_back(made, OLD)
             made.finish(urgent)
             made.rounds()
+            made.start(OLD)
             made.hour()
 
     assert made.job(OLD).evictions == 2
@@ -287,7 +288,7 @@ def test_a_move_whose_new_place_is_lost_is_a_requeue_like_any_other() -> None:
     """It waits for a place; the gang has its own."""
     made = moving()
     made.round({NodeId("n1"): 40.0})
-    made.round({NodeId("n1"): 100.0})
+    made.round({NodeId("n1"): 1_000.0})
     give_back(made, OLD)
 
     assert made.run(NEW) is not None

@@ -146,6 +146,7 @@ def test_a_job_takes_nothing_from_one_that_it_was_stopped_for() -> None:
     made.release(JobId("old"))
     made.queues(team("a"), team("b", weight=0))
     made.rounds()
+    made.start(new)
     made.hour()
 
     assert made.job("old").evicted_for == (new,)

@@ -93,6 +93,23 @@ def backing_off() -> Shown:
     )  # fmt: skip
 
 
+def failed_too_often() -> Shown:
+    """A node was lost, and no failure of that kind is retried; its queue is paused besides."""
+    world = World({"n1": 4})
+    job = world.submit("job", 4, retries_infrastructure=0)
+    world.rounds()
+    world.round({NodeId("n1"): 1_000.0})
+    world.rounds()
+    world.queues(Queue(name=TeamId("t"), stop=QueueStop.PAUSE))
+    return Shown(
+        world, job, "it was ended once by failures that are not its own, of which 0 are retried",
+        {
+            "basis": Basis.UNKNOWN, "estimate": "somebody has to resume it", "tier": Tier.HELD, "ahead": 0,
+            "next_action": "see what ended it (muster job job), then muster resume job",
+        },
+    )  # fmt: skip
+
+
 def no_such_gpu() -> Shown:
     """Another type."""
     world = World({"n1": 4})
@@ -294,7 +311,7 @@ def promised() -> Shown:
 
 
 CASES: list[Callable[[], Shown]] = [
-    not_evaluated, queue_paused, backing_off, no_such_gpu, no_such_node, exceeds_cluster, exceeds_domain, exceeds_limit,
+    not_evaluated, queue_paused, backing_off, failed_too_often, no_such_gpu, no_such_node, exceeds_cluster, exceeds_domain, exceeds_limit,
     exceeds_floor, over_limit, over_floor, over_entitlement, running_max, no_account, no_price, credits_, behind,
     nodes_unwell, no_room, scattered, reserved, waits_for_preempted, promised,
 ]  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from agent.contact import Contacts
 from agent.core.action import (
     Action,
     Decline,
@@ -45,7 +46,6 @@ SHIP_EVERY_S: Final = 0.25
 LOOK_EVERY_S: Final = 0.5  # at the connection, for a reconnect
 LOOK_AGAIN_S: Final = 0.002  # for a value that was heard of and is not stored yet; then twice as long, and so on
 LOOKS_MAX: Final = 8  # then it was one that the server refused
-NOTE_EVERY_S: Final = 1.0  # that there was contact
 FLUSH_S: Final = 2.0  # that the report of an end waits for the last output, at most
 REPORTS_MAX: Final = 500  # in one message
 BACK_OFF_FIRST_S: Final = 0.2
@@ -76,8 +76,7 @@ class Agent:
         self._timing = timing
         self._node_id = node.identity.node_id
         self._desired: Desired | None = None
-        self._contact_s = node.records.contact_s(node.boot_id) or clock.monotonic()
-        self._noted_s = 0.0  # the contact that is on the disk
+        self._contacts = Contacts(node.records, node.boot_id, clock, lost_after_s=timing.lost_after_s)
         self._wake = asyncio.Event()
         self._hint = asyncio.Event()
         self._hinted = START  # the newest value that was heard of
@@ -120,8 +119,8 @@ class Agent:
         return self._pace_s(found)
 
     def _look(self) -> Found:
-        silent_s = self._clock.monotonic() - self._contact_s
-        return self._node.look(self._desired, silent_s=silent_s, lost_after_s=self._timing.lost_after_s)
+        contacts = self._contacts
+        return self._node.look(self._desired, silent_s=contacts.silent_s, lost_after_s=contacts.ended_by_s)
 
     def _carried_out(self, actions: list[Action]) -> bool:
         """Whether what is found may be another now that all was done that can be done on the node."""
@@ -171,17 +170,25 @@ class Agent:
                 task.cancel()
 
     async def _beat(self, link: Link) -> None:
-        every_s = min(self._timing.heartbeat_every_s, self._timing.lost_after_s / 10)
+        """Beats, and after each asks for an answer: what was sent before it on the same way has arrived then."""
         while not _cancelled():
+            sent_s, patience_s, reconnects = self._clock.monotonic(), self._contacts.patience_s, link.reconnects
             found = self._node.identity
             if found.epoch > 0 and not self._superseded():
                 pulse = Heartbeat(
-                    node_id=self._node_id, epoch=found.epoch, instance=found.instance, runs=self._node.alive
+                    node_id=self._node_id,
+                    epoch=found.epoch,
+                    instance=found.instance,
+                    runs=self._node.alive,
+                    at=self._clock.now(),
+                    version=self._place.version,
+                    patience_s=round(patience_s, 3),
                 )
                 await link.beat(pulse)
-            if await link.alive():
-                self._heard()
-            await asyncio.sleep(every_s)
+            arrived = await link.alive() and link.reconnects == reconnects
+            if arrived:
+                self._contacts.confirmed(sent_s, patience_s)
+            await asyncio.sleep(self._contacts.every_s(self._timing.heartbeat_every_s) if arrived else LOOK_EVERY_S)
 
     async def _read(self, link: Link) -> None:
         """What is desired is read at every hint, after a reconnect, and from time to time."""
@@ -190,7 +197,6 @@ class Agent:
             reconnects = link.reconnects
             payload = await link.desired()
             if payload is not None:
-                self._heard()
                 self._note_absence(absent=not payload)
             if payload:
                 self._take(payload)
@@ -228,6 +234,7 @@ class Agent:
         if desired.node_id != self._node_id or desired.as_of < self._node.records.as_of or desired == self._desired:
             return
         before = self._superseded()
+        self._contacts.told(desired.waiting, desired.as_of)
         self._node.records.keep_as_of(desired.as_of)
         self._desired = desired
         if self._superseded() and not before:
@@ -258,12 +265,6 @@ class Agent:
     def _superseded(self) -> bool:
         identity = self._node.identity
         return superseded(self._desired, Found(instance=identity.instance, epoch=identity.epoch))
-
-    def _heard(self) -> None:
-        self._contact_s = self._clock.monotonic()
-        if self._contact_s >= self._noted_s + NOTE_EVERY_S:
-            self._noted_s = self._contact_s
-            self._node.records.keep_contact(self._node.boot_id, self._contact_s)
 
     async def _ship(self, shipper: LogShipper) -> None:
         while not _cancelled():
@@ -305,7 +306,6 @@ class Agent:
         if answer is None:
             logger.warning("report_unanswered", reports=len(batch))
             return False
-        self._heard()
         match answer:
             case Accepted(position=position):
                 for action in batch:
@@ -320,7 +320,7 @@ class Agent:
 
     def _refused(self, refused: Refused, batch: list[Report]) -> None:
         """What never will be taken is given up, once it stands alone; the rest is sent again."""
-        logger.error("report_refused", code=refused.code, error=refused.message, reports=len(batch))
+        logger.error("report_refused", code=refused.code, error=refused.message, hint=refused.hint, reports=len(batch))
         if refused.code is RefusalCode.STALE:
             self._hint.set()  # what is desired says who has taken over
         if refused.code in {RefusalCode.INVALID, RefusalCode.TOO_LARGE}:

@@ -15,6 +15,7 @@ GRAVITY: Final = {action: grave for grave, action in enumerate(GpuAction)}
 LEAD: Final = timedelta(hours=1)  # before a window starts, nothing new comes, and what runs begins to save
 PENDING_MAX: Final = 256  # signs of one node that wait for their verdict; later ones are on record only
 HISTORY_MAX: Final = 64  # faults of one node that escalation looks back on
+NOTED_MAX: Final = 64  # records of one node, likewise
 LEMON_FAULTS: Final = 5  # verdicts that took GPUs of one node out, within a week, make it a lemon
 
 
@@ -52,7 +53,7 @@ class Ailment(msgspec.Struct, frozen=True, gc=False):
 
 
 class Fault(msgspec.Struct, frozen=True, gc=False):
-    """A verdict that was more than a record: what escalation looks back on."""
+    """A verdict that escalation looks back on."""
 
     at: datetime
     gpu_uuid: GpuUuid
@@ -69,7 +70,13 @@ class Drain(msgspec.Struct, frozen=True, gc=False):
     reason: str = ""
     deadline: datetime | None = None  # when what still runs is stopped
     window: str = ""  # of the maintenance that has begun, whatever the cause
-    done: bool = False  # it was said of the node's present life that nothing runs there any more
+    done_at: datetime | None = None  # when it was said, of the node's present life, that nothing runs there any more
+    by: str = ""  # who asked for it; empty: nobody, it was decided
+
+    @property
+    def done(self) -> bool:
+        """Whether the node is empty, as was said."""
+        return self.done_at is not None
 
 
 class Window(msgspec.Struct, frozen=True, gc=False):
@@ -79,6 +86,7 @@ class Window(msgspec.Struct, frozen=True, gc=False):
     starts: datetime
     ends: datetime
     reason: str = ""
+    by: str = ""
 
 
 class Fitness(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -86,6 +94,7 @@ class Fitness(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     ailments: dict[GpuUuid, Ailment] = {}  # never changed in place
     history: tuple[Fault, ...] = ()  # the last `HISTORY_MAX`
+    noted: tuple[Fault, ...] = ()  # verdicts that were records alone: the last of each GPU, signal and code
     pending: tuple[Pending, ...] = ()
     remedies: tuple[Remedy, ...] = ()
     unkillable: tuple[RunId, ...] = ()  # runs whose processes outlived KILL; health has not said what follows

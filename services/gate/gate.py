@@ -23,10 +23,11 @@ from events.ask import (
     SetDocument,
     Submit,
 )
-from events.base import Event, NodeId, Position, TeamId, Unreadable
+from events.base import FLEET, Event, NodeId, Position, TeamId, Unreadable
 from events.codec import EVENT_MAX_BYTES, Codec, Stamp, type_of
 from events.job import JobCancelRequested, JobResumeAsked, JobSubmitted
 from events.log.port import Log, Unknown
+from events.node import NodeJoined
 from events.subjects import family_subject
 from runtime.clock import Clock
 from runtime.logging import get_logger
@@ -34,7 +35,7 @@ from services.gate.account_asks import AccountAsks
 from services.gate.documents import Documents, Prepared
 from services.gate.lane import NO_ANSWER, WAITING_MAX, Counts, Lane
 from services.gate.names import KEY_MAX, is_job_id, job_id_for, name_problem, near_name, shown
-from services.gate.node_asks import NodeAsks
+from services.gate.node_asks import NodeAsks, refusal_of_retired
 from services.gate.reports import invalid, problem_of
 from services.gate.spec import checked, request_hash
 
@@ -191,6 +192,9 @@ class Gate:
         mark = hashlib.sha256(msgspec.json.encode(report)).digest()
         if mark in self._reported:
             return Accepted(position=self._reported[mark], repeated=True)
+        if (refused := await self._refused_to_join(node_id, report)) is not None:
+            logger.warning("joining_refused", node_id=node_id, message=refused.message)
+            return refused
         now, by = self._clock.now(), f"node:{node_id}"
         facts: list[Event] = [msgspec.structs.replace(one, at=now, by=by) for one in report.reports]
         answer = await self._recorded(self._reports, facts)
@@ -199,6 +203,15 @@ class Gate:
             while len(self._reported) > REPEATS_MAX:
                 self._reported.popitem(last=False)
         return answer
+
+    async def _refused_to_join(self, node_id: NodeId, report: Report) -> Refused | None:
+        """Why a node that joins is not taken in: it was retired."""
+        if not any(isinstance(one, NodeJoined) for one in report.reports):
+            return None
+        try:
+            return refusal_of_retired(await self._log.last(f"{FLEET.name}.{node_id}"))
+        except Unknown:
+            return NO_ANSWER
 
     async def _recorded(self, lane: Lane, facts: Sequence[Event]) -> Answer:
         """Record facts, if every reader will be able to read them."""

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
@@ -22,7 +22,7 @@ from events.ask import (
     Undrain,
 )
 from events.base import START, Event, NodeId, Position, Recorded
-from events.fleet import DrainCause
+from events.fleet import DrainCause, NodeRetired
 from events.log.port import Reader, Unknown
 from events.operator import (
     GpuReturnAsked,
@@ -41,6 +41,7 @@ from services.gate.names import name_problem, shown
 
 NODES_MAX: Final = 1_000  # in one ask
 GPUS_MAX: Final = 63  # of one node
+AHEAD_MAX: Final = timedelta(days=3_660)  # that maintenance is planned
 OPERATORS_CAUSES: Final = frozenset({DrainCause.OPERATOR, DrainCause.UPGRADE, DrainCause.RETIRE})
 ENDS_OF_NOTHING: Final = (NodeUncordoned, NodeUndrainAsked)  # of a node that nobody spoke of, these say nothing
 
@@ -60,7 +61,8 @@ class NodeAsks:
         if problem:
             return Refused(code=RefusalCode.INVALID, message=problem)
         facts = [fact for node_id in node_ids for fact in _facts(ask, node_id, now, by)]
-        subjects = dict.fromkeys([*(f"node.{one}" for one in node_ids), *map(family_subject, facts)])
+        lives = (subject for node_id in node_ids for subject in (f"node.{node_id}", f"fleet.{node_id}"))
+        subjects = dict.fromkeys([*lives, *map(family_subject, facts)])
         try:
             last = await self._last(list(subjects))
         except Unknown:
@@ -68,6 +70,10 @@ class NodeAsks:
         unknown = [one for one in node_ids if last[f"node.{one}"] is None]
         if unknown:
             return _not_found(unknown)
+        if (
+            refused := next(filter(None, (refusal_of_retired(last[f"fleet.{one}"]) for one in node_ids)), None)
+        ) is not None:
+            return refused
         before = [last[family_subject(fact)] for fact in facts]
         news = [fact for fact, one in zip(facts, before, strict=True) if _is_news(fact, one.event if one else None)]
         if not news:
@@ -108,6 +114,8 @@ def _problem(ask: NodeAsk, now: datetime) -> str:
                 return f"window: {problem}"
             if isinstance(ask, Maintain) and ask.ends <= max(ask.starts, now):
                 return f"ends: must be after starts and in the future, not {ask.ends.isoformat()}"
+            if isinstance(ask, Maintain) and ask.ends > now + AHEAD_MAX:
+                return f"ends: must be within {AHEAD_MAX.days} days, not {ask.ends.isoformat()}"
         case ReturnGpus():
             if not 1 <= len(set(ask.gpu_uuids)) <= GPUS_MAX:
                 return f"gpu_uuids: must be 1 to {GPUS_MAX} GPUs, not {len(set(ask.gpu_uuids))}"
@@ -125,7 +133,8 @@ def _facts(ask: NodeAsk, node_id: NodeId, now: datetime, by: str) -> list[Operat
             return [NodeUncordoned(at=now, by=by, trace=ask.trace, node_id=node_id, reason=ask.reason)]
         case Drain(deadline=deadline, cause=cause):
             said = NodeDrainAsked(at=now, by=by, trace=ask.trace, node_id=node_id, reason=ask.reason)
-            return [msgspec.structs.replace(said, deadline=deadline, cause=cause)]
+            due = max(deadline, now) if deadline is not None else None  # one that is past is now
+            return [msgspec.structs.replace(said, deadline=due, cause=cause)]
         case Undrain():
             return [NodeUndrainAsked(at=now, by=by, trace=ask.trace, node_id=node_id, reason=ask.reason)]
         case Maintain(window=window, starts=starts, ends=ends):
@@ -148,9 +157,23 @@ def _is_news(fact: OperatorEvent, last: Event | None) -> bool:
     if type(last) is not type(fact) or isinstance(fact, GpuReturnAsked):
         return True
     assert isinstance(last, OperatorEvent)
-    reason = fact.reason or last.reason
-    said = msgspec.structs.replace(fact, at=last.at, by=last.by, trace=last.trace, reason=reason)
+    said = msgspec.structs.replace(fact, at=last.at, by=last.by, trace=last.trace, reason=fact.reason or last.reason)
+    if isinstance(said, NodeDrainAsked) and isinstance(last, NodeDrainAsked) and last.deadline is not None:
+        past = said.deadline is not None and max(said.deadline, last.deadline) <= fact.at
+        said = msgspec.structs.replace(said, deadline=last.deadline) if past else said  # it is over either way
     return said != last
+
+
+def refusal_of_retired(last: Recorded | None) -> Refused | None:
+    """Why nothing is taken of a node any more that was retired, by the last that the control plane said of it."""
+    if last is None or not isinstance(last.event, NodeRetired):
+        return None
+    node_id = last.event.node_id
+    return Refused(
+        code=RefusalCode.FORBIDDEN,
+        message=f"node {node_id} was retired for good at {last.at:%Y-%m-%d %H:%M:%S} UTC: nothing is taken of it any more",
+        hint="a machine that comes back joins under a name that no node has had: set MUSTER_NODE_ID",
+    )
 
 
 def _not_found(unknown: Sequence[NodeId]) -> Refused:

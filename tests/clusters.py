@@ -57,19 +57,18 @@ class World:
         self.at += timedelta(seconds=seconds)
 
     def join(self, name: str, gpus: int, *, gpu_type: str = "h100", clean: bool = True, **said: Any) -> NodeEpoch:
-        """A node joins, again if it is known, and finds its GPUs clean. `said`: labels, taints."""
+        """A node joins, again if it is known, and finds its GPUs clean. `said`: labels, taints, boot_id."""
         uuids = tuple(GpuUuid(f"{name}-{slot}") for slot in range(gpus))
         self.add(
             NodeJoined(
                 at=self.at,
                 node_id=NodeId(name),
-                boot_id="b",
                 instance="i",
                 gpu_type=gpu_type,
                 gpu_uuids=uuids,
                 address="127.0.0.1",
                 port_base=20_000,
-                **said,
+                **{"boot_id": "b", **said},
             )
         )
         epoch = NodeEpoch(self.records[-1].position)

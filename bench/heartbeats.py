@@ -142,8 +142,9 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
         tasks = [asyncio.create_task(loop) for loop in loops]
         try:
             await asyncio.sleep(options.warm_s)
-            before, load.waited_s[:] = _cost(cell), []
-            load.said.clear()
+            before = _cost(cell)
+            for seen in (load.waited_s, load.behind, load.said):
+                seen.clear()
             began_s = CLOCK.monotonic()
             done, _ = await asyncio.wait(tasks, timeout=options.seconds, return_when=asyncio.FIRST_EXCEPTION)
             for task in done:

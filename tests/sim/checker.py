@@ -1,0 +1,240 @@
+"""What must hold after every step of the log and of the machines. Trusts no fold: books of the audit, and some of its own."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from events.base import NodeId, Position, Recorded, RunId, job_id_of
+from events.desired import Desired
+from events.fleet import NodeDrainBegun, NodeDrainEnded, NodeLost, NodeRecovered, NodeRetired, NodeSuspected
+from events.gpu import GpuJudged, GpuReturned
+from events.head import RoundDecided
+from events.job import (
+    JobCancelled,
+    JobFailed,
+    JobPlaced,
+    JobRejected,
+    JobRequeued,
+    JobSubmitted,
+    JobSucceeded,
+    JobTimedOut,
+    OnLost,
+    RunStarted,
+)
+from events.node import GpusFoundClean, GpusReleased, NodeJoined, ShareStarted
+from events.operator import NodeCordoned, NodeDrainAsked, NodeUncordoned, NodeUndrainAsked
+from projections.cluster.audit.audit import read
+from projections.cluster.audit.books import Books, slots_of
+from projections.cluster.fitness import OUT
+from tests.sim.machine import Machine, RankProcess
+from tests.sim.trace import Trace
+
+ENDS: Final = (JobRejected, JobSucceeded, JobFailed, JobCancelled, JobTimedOut)
+
+
+class Checker:
+    """Reads each record as it is written, and looks at each process as it starts."""
+
+    def __init__(self, trace: Trace, machines: Mapping[NodeId, Machine]) -> None:
+        self.trace = trace
+        self.machines = machines
+        self.books = Books()
+        self.jobs: dict[str, JobSubmitted] = {}
+        self.placed: dict[RunId, JobPlaced] = {}
+        self.ended: dict[str, str] = {}  # jobs, and how
+        self.over: set[RunId] = set()  # runs that are settled
+        self.up: set[tuple[RunId, NodeId]] = set()  # shares that said that they started
+        self.lives: dict[NodeId, tuple[int, tuple[str, ...]]] = {}  # the present one, and its GPUs by slot
+        self.lost: set[tuple[NodeId, int]] = set()
+        self.begun: set[tuple[str, int]] = set()  # every rank that was ever started, by its folder
+        self.shut: dict[tuple[NodeId, str], Position] = {}  # what keeps a node or a GPU from being used, and since when
+        self.desired: dict[str, int] = {}
+        self.decided_at = Position(0)
+        self.steps = 0
+        self._found = 0
+
+    # The log
+
+    def record(self, recorded: Recorded) -> None:
+        """One more record is in the log."""
+        self.steps += 1
+        event = recorded.event
+        self.trace.note("log", type(event).__name__, at=recorded.position & 0xFFFFFFFF, **_told(event))
+        read(self.books, recorded)
+        for finding in self.books.findings[self._found :]:
+            self.trace.broke(f"audit: {finding.law}", finding.message)
+        self._found = len(self.books.findings)
+        for kinds, reader in READERS:
+            if isinstance(event, kinds):
+                reader(self, recorded, event)
+
+    def superseded(self, node_id: NodeId, epoch: int) -> bool:
+        """Whether a life of a node is over, as the log has it."""
+        return self.lives.get(node_id, (0, ()))[0] != epoch or (node_id, epoch) in self.lost
+
+    def _submitted(self, _recorded: Recorded, e: JobSubmitted) -> None:
+        self.jobs[e.job_id] = e
+
+    def _decided(self, _recorded: Recorded, e: RoundDecided) -> None:
+        self.decided_at = e.decided_at
+
+    def _placed(self, recorded: Recorded, e: JobPlaced) -> None:
+        self.placed[e.run_id] = e
+        for share in e.shares:
+            _, uuids = self.lives.get(share.node_id, (0, ()))
+            names = ["", *(uuids[slot] for slot in slots_of(share.slots) if slot < len(uuids))]
+            for (node_id, what), since in self.shut.items():
+                known = since <= self.decided_at or what.startswith("fleet:")
+                if node_id == share.node_id and known and what.partition("=")[2] in names:
+                    self.trace.broke("nothing new where it is shut", f"{e.run_id} is placed on {node_id}: {what}")
+
+    def _run_over(self, _recorded: Recorded, e: Any) -> None:
+        if run_id := getattr(e, "run_id", ""):
+            self.over.add(run_id)
+        if isinstance(e, ENDS):
+            self.ended[e.job_id] = type(e).__name__
+
+    def _joined(self, recorded: Recorded, e: NodeJoined) -> None:
+        known = list(self.lives.get(e.node_id, (0, ()))[1])
+        known += [uuid for uuid in e.gpu_uuids if uuid not in known]
+        self.lives[e.node_id] = (recorded.position, tuple(known))
+        self.shut.pop((e.node_id, "fleet:suspect="), None)
+
+    def _node_lost(self, _recorded: Recorded, e: NodeLost) -> None:
+        self.lost.add((e.node_id, e.node_epoch))
+        self.shut.pop((e.node_id, "fleet:suspect="), None)
+
+    def _share_started(self, _recorded: Recorded, e: ShareStarted) -> None:
+        if not self.superseded(e.node_id, e.node_epoch):
+            self.up.add((e.run_id, e.node_id))
+
+    def _run_started(self, _recorded: Recorded, e: RunStarted) -> None:
+        missing = [s.node_id for s in self.placed[e.run_id].shares if (e.run_id, s.node_id) not in self.up]
+        if missing:
+            self.trace.broke("no partial gang", f"{e.run_id} counts as started, and {missing} said nothing")
+
+    def _released(self, _recorded: Recorded, e: GpusReleased) -> None:
+        alive = [r for r in self.machines[e.node_id].living if (r.run_id, r.epoch) == (e.run_id, e.node_epoch)]
+        if alive:
+            self.trace.broke("nothing is released that lives", f"{e.run_id} on {e.node_id}: rank {alive[0].rank}")
+
+    def _clean(self, _recorded: Recorded, e: GpusFoundClean) -> None:
+        for rank in self.machines[e.node_id].living:
+            if rank.epoch != e.node_epoch and set(rank.gpus) & set(e.gpu_uuids):
+                self.trace.broke("clean means free", f"{e.node_id}: rank {rank.rank} of {rank.run_id} lives")
+
+    def _shuts(self, recorded: Recorded, e: Any) -> None:
+        match e:
+            case NodeSuspected() if not self.superseded(e.node_id, e.node_epoch):
+                self.shut.setdefault((e.node_id, "fleet:suspect="), recorded.position)
+            case NodeRecovered():
+                self.shut.pop((e.node_id, "fleet:suspect="), None)
+            case NodeDrainBegun() | NodeRetired():
+                self.shut.setdefault((e.node_id, "fleet:drain="), recorded.position)
+            case NodeDrainAsked():
+                self.shut.setdefault((e.node_id, "drain="), recorded.position)
+            case NodeDrainEnded() | NodeUndrainAsked():
+                for what in ("fleet:drain=", "drain="):
+                    self.shut.pop((e.node_id, what), None)
+            case NodeCordoned():
+                self.shut.setdefault((e.node_id, "cordon="), recorded.position)
+            case NodeUncordoned():
+                self.shut.pop((e.node_id, "cordon="), None)
+            case GpuJudged() if e.action in OUT and not getattr(e, "held_back", False):
+                self.shut.setdefault((e.node_id, f"fleet:gpu={e.gpu_uuid}"), recorded.position)
+            case GpuReturned():
+                self.shut.pop((e.node_id, f"fleet:gpu={e.gpu_uuid}"), None)
+
+    # The machines
+
+    def starts(self, machine: Machine, rank: RankProcess) -> None:
+        """A rank is started, or is up."""
+        name, node_id = f"rank {rank.rank} of {rank.run_id}", machine.node_id
+        self.trace.note(machine.node_id, f"rank_{rank.phase.value}", run=rank.run_id, rank=rank.rank)
+        if rank.phase.value == "starting":
+            key = (f"{rank.folder}", rank.rank)
+            if key in self.begun:
+                self.trace.broke("no rank is started twice", f"{name} on {node_id}")
+            self.begun.add(key)
+            self._may_start(machine, rank)
+        for other in machine.living:
+            if other.run_id != rank.run_id and set(other.gpus) & set(rank.gpus):
+                self.trace.broke("no GPU is held by two", f"{name} and {other.run_id} on {node_id}")
+
+    def _may_start(self, machine: Machine, rank: RankProcess) -> None:
+        name, node_id = f"rank {rank.rank} of {rank.run_id}", machine.node_id
+        placed = self.placed.get(rank.run_id)
+        share = next((s for s in placed.shares if s.node_id == node_id), None) if placed else None
+        if share is None or share.node_epoch != rank.epoch:
+            self.trace.broke("what runs was placed", f"{name} on {node_id} in epoch {rank.epoch}: {share}")
+            return
+        _, uuids = self.lives[node_id]
+        gpus = tuple(uuids[slot] for slot in slots_of(share.slots))
+        if gpus != rank.gpus:
+            self.trace.broke("what runs was placed", f"{name} has {rank.gpus}, placed were {gpus}")
+        if self.superseded(node_id, rank.epoch):
+            return  # its life was given up: whatever it does counts for nothing
+        if rank.run_id in self.over or rank.job_id in self.ended:
+            self.trace.broke("nothing starts after its end", f"{name} on {node_id}: {self.ended.get(rank.job_id)}")
+        waits = self.jobs[rank.job_id].spec.on_lost is OnLost.WAIT
+        for other_node, other_machine in self.machines.items():
+            for other in other_machine.living:
+                if other.job_id != rank.job_id or other.run_id == rank.run_id:
+                    continue
+                if waits or not self.superseded(other_node, other.epoch):
+                    self.trace.broke("one attempt at a time", f"{name} starts, and {other.run_id} lives on {other_node}")
+
+    # Desired
+
+    def wrote(self, subject: str, payload: bytes) -> None:
+        """A desired value was written."""
+        desired = DECODE.decode(payload)
+        if desired.as_of < self.desired.get(subject, 0):
+            self.trace.broke("desired never goes back", f"{subject}: {desired.as_of} after {self.desired[subject]}")
+        self.desired[subject] = desired.as_of
+        runs = [f"{share.run_id}:{share.order}" for share in desired.shares]
+        self.trace.note("desired", desired.node_id, as_of=desired.as_of & 0xFFFFFFFF, lost=desired.lost, runs=runs)
+
+
+DECODE: Final = msgspec.json.Decoder(Desired)
+
+READERS: Final[list[tuple[Any, Callable[[Checker, Recorded, Any], None]]]] = [
+    (JobSubmitted, Checker._submitted),
+    (RoundDecided, Checker._decided),
+    (JobPlaced, Checker._placed),
+    ((JobRequeued, *ENDS), Checker._run_over),
+    (NodeJoined, Checker._joined),
+    (NodeLost, Checker._node_lost),
+    (ShareStarted, Checker._share_started),
+    (RunStarted, Checker._run_started),
+    (GpusReleased, Checker._released),
+    (GpusFoundClean, Checker._clean),
+    (
+        (
+            NodeSuspected,
+            NodeRecovered,
+            NodeDrainBegun,
+            NodeRetired,
+            NodeDrainAsked,
+            NodeDrainEnded,
+            NodeUndrainAsked,
+            NodeCordoned,
+            NodeUncordoned,
+            GpuJudged,
+            GpuReturned,
+        ),
+        Checker._shuts,
+    ),
+]
+
+TOLD: Final = ("run_id", "job_id", "node_id", "cause", "code", "gpu_uuid", "action", "account", "reason", "instance")
+
+
+def _told(event: Any) -> dict[str, Any]:
+    said = {name: getattr(event, name) for name in TOLD if getattr(event, name, "")}
+    if isinstance(event, JobPlaced):
+        said["shares"] = [f"{share.node_id}:{share.slots:b}" for share in event.shares]
+    if (run_id := said.get("run_id")) and said.get("job_id") == job_id_of(run_id):
+        del said["job_id"]
+    return said

@@ -1,0 +1,203 @@
+"""A cluster in a bottle: machines with agents, planes, gates, servers and users, made from a seed."""
+
+import json
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from agent.records import Description
+from agent.service import Timing
+from events.ask import Answer
+from events.base import START, NodeId, TeamId
+from events.desired import Heartbeat
+from events.head import LogFounded
+from events.subjects import Subjects
+from tests.sim.checker import Checker
+from tests.sim.host import Host
+from tests.sim.loop import VirtualLoop
+from tests.sim.machine import Machine, Plan
+from tests.sim.network import Network, Silence
+from tests.sim.parts import Apart, GatePart, Leases, Plane
+from tests.sim.store import Store
+from tests.sim.trace import Trace
+from tests.sim.users import ACCOUNTS, TEAMS, Users
+
+SUSPECT_S: Final = 4.0
+LOST_S: Final = 12.0
+
+
+class World:
+    """Everything there is, and who may speak to whom."""
+
+    def __init__(self, seed: int, disk: Path) -> None:
+        self.seed = seed
+        self.random = Random(seed)
+        self.loop = VirtualLoop(Random(self.random.random()))
+        self.trace = Trace(self.loop)
+        self.loop.failed = self._failed
+        self.network = Network(self.loop, Random(self.random.random()))
+        self.store = Store(self.loop, self.network, Random(self.random.random()))
+        self.plans: dict[str, Plan] = {}
+        self.machines: dict[NodeId, Machine] = {}
+        self.checker = Checker(self.trace, self.machines)
+        self.store.read = self.checker.record
+        self.store.wrote = self.checker.wrote
+        self.store.sent = self._hint
+        self.leases = Leases(self.loop)
+        self.each = self.random.choice((2, 4, 4, 8))
+        self.planes = [Plane(self.store, self.leases, self.random, f"plane-{n}") for n in range(self._some(2, 3))]
+        self.gates = [GatePart(self.store, f"gate-{n}") for n in range(self._some(1, 2))]
+        self.aparts = [Apart(self.store, "dispatcher")] if self.random.random() < 0.3 else []
+        self.hosts = [self._host(number, disk) for number in range(self._some(3, 6))]
+        self.users = Users(self.store, self, self.trace, self.random, self.plans)
+
+    @property
+    def gpus(self) -> int:
+        """Of the whole cluster."""
+        return sum(len(machine.uuids) for machine in self.machines.values())
+
+    def begin(self) -> None:
+        """The log is founded, all parts start, operators set their documents."""
+
+        async def found() -> None:
+            event = LogFounded(at=self.store.clock.now(), log_id=f"sim-{self.seed}", cell="main")
+            await self.store.memory.append([event], after=START)
+            self.store.look()
+
+        self.loop.run_until_complete(found())
+        for part in (*self.planes, *self.gates, *self.aparts, *self.hosts):
+            part.start()
+        self.users.operate("set_policy", document=self.policy(), replaces=None)
+        if self.random.random() < 0.6:
+            self.users.operate("set_queues", document=self.queues(), replaces=None)
+        if self.random.random() < 0.6:
+            self.charge()
+
+    def run_until(self, at_s: float) -> None:
+        """Everything has happened up to a time, or a law is broken: raises `Broke`."""
+
+        def look() -> None:
+            if self.trace.broken is not None or self.loop.time() >= at_s:
+                self.loop.stop()
+            else:
+                self.loop.call_later(min(0.05, max(0.0, at_s - self.loop.time())), look)
+
+        look_now = self.loop.call_soon(look)
+        try:
+            self.loop.run_forever()
+        finally:
+            look_now.cancel()
+        if self.trace.broken is not None:
+            raise self.trace.broken
+
+    # Documents
+
+    def policy(self) -> dict[str, Any]:
+        """A policy in which things happen soon."""
+        random = self.random
+        return {
+            "suspect_after": SUSPECT_S,
+            "lost_after": LOST_S,
+            "lost_most": random.choice((LOST_S, 30.0)),
+            "restart": random.choice((0, 5, 60)),
+            "silent_percent": random.choice((0, 50)),
+            "promises": random.choice((0, 1, 3)),
+            "preemption": random.random() < 0.8,
+            "min_runtime": random.choice((0, 2)),
+            "cool_down": random.choice((0, 10)),
+            "evictions_max": random.choice((1, 3)),
+            "consolidation": random.choice(("off", "propose", "do")),
+            "overrun": random.choice(("kill", "extend")),
+            "order": random.choice(("fair", "fair", "fifo")),
+            "instalment": random.choice((10, 60)),
+            "keep_place": random.choice((0, 10, 60)),
+            "avoid": random.choice((0, 30)),
+            "start_within": random.choice((20, 60)),
+            "breaker_percent": random.choice((20, 50)),
+        }
+
+    def queues(self) -> dict[str, Any]:
+        """Some tree of the teams."""
+        random = self.random
+        names = [name for name in TEAMS if random.random() < 0.8]
+        return {
+            "queues": [{"name": name, "weight": random.choice((1, 2, 5)), **self._bounds(random)} for name in names]
+        }
+
+    def charge(self) -> None:
+        """Accounts pay for two of the teams."""
+        queues = (("red",), ("green",))
+        accounts = [{"name": name, "queues": list(of)} for name, of in zip(ACCOUNTS, queues, strict=True)]
+        self.users.operate("set_accounts", document={"accounts": accounts}, replaces=None)
+        prices = {"prices": {"*": self.random.choice(("1", "3.6"))}, "step": self.random.choice((0, 1))}
+        self.users.operate("set_prices", document={"lists": [prices]}, replaces=None)
+        for name in ACCOUNTS:
+            self.users.give(name, self.random.choice(("0.2", "5", "50")))
+
+    def _bounds(self, random: Random) -> dict[str, Any]:
+        if random.random() < 0.5:
+            return {}
+        return {"floor": random.randrange(self.gpus // 2 + 1)}
+
+    # Who speaks to whom
+
+    async def report(self, node_id: NodeId, payload: bytes) -> Answer:
+        """See `host.Servers`."""
+        return await self._gate().report(node_id, payload)
+
+    async def ask(self, team: TeamId, payload: bytes) -> Answer:
+        """See `users.Doors`."""
+        return await self._gate().ask(team, payload)
+
+    async def operate(self, payload: bytes) -> Answer:
+        """See `users.Doors`."""
+        return await self._gate().operate(payload)
+
+    def beat(self, who: str, pulse: Heartbeat) -> None:
+        """See `host.Servers`."""
+        for plane in self.planes:
+            process, heard = plane.process, plane.heard
+            self.network.send(who, plane.name, lambda process=process, heard=heard: process.post(heard, pulse))
+
+    def _gate(self) -> GatePart:
+        gates = [gate for gate in self.gates if gate.open and self.network.reaches(gate.name)]
+        if not gates:
+            raise Silence
+        return self.random.choice(gates)
+
+    def _hint(self, subject: str, payload: bytes) -> None:
+        for host in self.hosts:
+            if host.subject == subject:
+                self.network.send("servers", host.name, lambda host=host: host.hear(payload))
+
+    def _host(self, number: int, disk: Path) -> Host:
+        node_id = NodeId(f"n{number}")
+        machine = Machine(self.loop, self.random, node_id, self.each, self.plans)
+        machine.started = self.checker.starts
+        self.machines[node_id] = machine
+        host = Host(self.store, self, machine, self.random, disk / node_id)
+        host.timing = Timing(heartbeat_every_s=1.0, reread_every_s=5.0, lost_after_s=LOST_S)
+        host.description = Description(labels={"rack": f"r{number % 2}", "spine": "s"})
+        return host
+
+    def _some(self, least: int, most: int) -> int:
+        return self.random.randint(least, most)
+
+    def _failed(self, what: str, error: BaseException | None) -> None:
+        place = _place_of(error)
+        self.trace.broke("no process ends of itself", f"{what}: {error!r} {place}")
+
+
+def _place_of(error: BaseException | None) -> str:
+    """Where the innermost of an error's exceptions was raised."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    place, trace = "", error.__traceback__ if error else None
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        place = f"at {Path(code.co_filename).name}:{trace.tb_lineno} in {code.co_name}: {error!r}"
+        trace = trace.tb_next
+    return place
+
+
+__all__ = ["World", "json", "Subjects"]

@@ -17,6 +17,8 @@ def root_of_runs() -> Path | None:
             probe.mkdir()
             able = (probe / "cgroup.kill").exists()
             probe.rmdir()
+            with suppress(OSError):  # the kernel refuses where processes are in the group itself
+                (root / "cgroup.subtree_control").write_text("+memory")
             return root if able else None
     return None
 
@@ -28,6 +30,7 @@ def made(root: Path | None, name: str) -> str:
     path = root / name
     with suppress(OSError):
         path.mkdir()
+        _end_together(path)
         return str(path)
     return ""
 
@@ -43,6 +46,28 @@ def kill(path: str) -> None:
     """Everything in the group was sent KILL, at once."""
     with suppress(FileNotFoundError):
         Path(path, "cgroup.kill").write_text("1")
+
+
+def oom_kills(path: str) -> int:
+    """How many processes of the group the kernel has killed for want of memory, as far as it counts them there."""
+    with suppress(OSError):
+        counts = dict(line.split() for line in Path(path, "memory.events").read_text().splitlines())
+        return int(counts.get("oom_kill", 0))
+    return 0
+
+
+def pids(path: str) -> list[int]:
+    """The processes of the group."""
+    with suppress(OSError):
+        return [int(pid) for pid in Path(path, "cgroup.procs").read_text().split()]
+    return []
+
+
+def _end_together(path: Path) -> None:
+    """Where the kernel must kill one process of the group for want of memory, it kills all: half a rank is of no use."""
+    with suppress(OSError):
+        if (file := path / "memory.oom.group").exists():
+            file.write_text("1")
 
 
 def remove(path: str) -> None:

@@ -1,6 +1,6 @@
 """What an agent asks of the machine it runs on: its processes. The port behind which they are real, or simulated."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -62,6 +62,14 @@ class Processes(Protocol):
 
     def kill(self, pids: list[int]) -> None:
         """All of them were sent KILL."""
+        ...
+
+    def pids(self, record: RunRecord) -> tuple[int, ...]:
+        """Processes of a run that live, in order."""
+        ...
+
+    def out_of_memory(self, records: Iterable[RunRecord]) -> list[RunRecord]:
+        """Those of these runs of which the kernel killed a process for want of memory, as far as it is news."""
         ...
 
     def forget(self, record: RunRecord) -> None:

@@ -11,10 +11,12 @@ from msgspec.structs import replace
 
 from agent import cgroups, procfs
 from agent.checkpoints import number_in
-from agent.core.action import Decline, EndLeftovers, Forget, Local, Start, Stop
-from agent.core.found import LIVING, Found, Stopping, Told, Trace
+from agent.core.action import Decline, EndLeftovers, Forget, ForgetReset, Local, Reset, Start, Stop
+from agent.core.found import LIVING, Found, Step, Stopping, Told, Trace
+from agent.core.ladder import unkillable
 from agent.core.reconcile import in_question
 from agent.gpus import Gpus
+from agent.health import GpuHealth
 from agent.machine import Life, Processes
 from agent.processes import SupervisedProcesses
 from agent.records import Identity, Records, RunRecord, StartRecord, StopRecord, tell_job
@@ -27,7 +29,9 @@ from runtime.logging import get_logger
 
 logger = get_logger(__name__)
 
+PIDS_MAX: Final = 8  # that a report names
 SAVED_EVERY_S: Final = 5.0  # between two reports of checkpoints of one run; the last one comes with its end
+UNKILLABLE_AFTER_S: Final = 60.0  # from KILL, where the settings say nothing
 UNSHIPPED_S: Final = 600.0  # so long after a run's end its output is waited for, then it is forgotten without
 
 
@@ -40,6 +44,8 @@ class Node:
         self.gpus = gpus
         self.description = identity.description  # as it is now
         self.shipper: LogShipper | None = None  # before there is a connection, output waits
+        self.health = GpuHealth(records.data_dir, gpus, processes.boot_id, clock)
+        self.unkillable_after_s = UNKILLABLE_AFTER_S
         self._processes = processes
         self._clock = clock
         self._boot_id = processes.boot_id
@@ -56,6 +62,7 @@ class Node:
     def look(self, desired: Desired | None, *, silent_s: float, lost_after_s: float) -> Found:
         """The node as it is now."""
         self._processes.reap()
+        self._note_out_of_memory()
         found = Found(
             instance=self.identity.instance,
             epoch=self.identity.epoch,
@@ -65,6 +72,12 @@ class Node:
             leftovers=self._leftovers(),
             silent_s=silent_s,
             lost_after_s=lost_after_s,
+            unkillable_after_s=self.unkillable_after_s,
+            tellings=self.health.tellings,
+            missing=self.health.missing,
+            resetting=self.health.resetting,
+            tried=self.health.tried,
+            unready=self.health.unready,
             traces={run_id: self._trace(record) for run_id, record in self.records.runs.items()},
         )
         return replace(found, busy=self.gpus.busy(in_question(desired, found)))
@@ -93,6 +106,10 @@ class Node:
                 pids = self._processes.leftovers(set(self.records.runs))
                 logger.warning("leftovers_killed", pids=pids)
                 self._processes.kill(pids)
+            case Reset(gpu_uuid):
+                self.health.reset(gpu_uuid)
+            case ForgetReset(gpu_uuid):
+                self.health.forget_reset(gpu_uuid)
 
     def watch(self, found: Found, wake: Callable[[], None]) -> bool:
         """`wake` is called when a rank ends; False where the kernel cannot tell, or one is not known yet."""
@@ -119,6 +136,7 @@ class Node:
         uuids = tuple(self.gpus.uuids)
         life = replace(self.identity, epoch=epoch, boot_id=self._boot_id, gpu_uuids=uuids, pooled=())
         self.keep_identity(replace(life, description=self.description))
+        self.health.joined()
         logger.info("node_joined", node_id=self.identity.node_id, epoch=epoch, gpus=len(uuids))
 
     @property
@@ -140,11 +158,19 @@ class Node:
             ranks=ranks,
             strays=this_boot and not start.declined and self._processes.strays(record, ranks),
             age_s=now_s - start.at_s if this_boot else 0.0,
-            stopping=Stopping(stop.why, now_s - stop.began_s, stop.step) if stop else None,
+            stopping=_stopping(stop, now_s) if stop else None,
             told=record.told,
         )
         trace = replace(trace, saved=self._saved(record, now_s, ended=not trace.alive))
-        return trace if trace.alive else replace(trace, shipped=self._shipped(record, now_s))
+        if trace.alive:
+            unkilled = unkillable(trace, self.unkillable_after_s) and Told.UNKILLABLE not in record.told
+            return replace(trace, pids=self._processes.pids(record)[:PIDS_MAX]) if unkilled else trace
+        return replace(trace, shipped=self._shipped(record, now_s), out_of_memory=record.out_of_memory)
+
+    def _note_out_of_memory(self) -> None:
+        """What the kernel did is noted before an end is told."""
+        for record in self._processes.out_of_memory(self.records.runs.values()):
+            self.records.keep_out_of_memory(record)
 
     def _saved(self, record: RunRecord, now_s: float, *, ended: bool) -> int:
         """The checkpoint of a run that is to be told now: rank 0 says so, on its node, and not too often."""
@@ -187,12 +213,17 @@ class Node:
             tell_job(record, reason, until.isoformat(timespec="seconds"))
         if before is None or before.step is not action.step:
             began_s = before.began_s if before else self._clock.monotonic()
-            stop = StopRecord(why=action.why, began_s=began_s, step=action.step, cause=action.cause)
+            killed_s = self._clock.monotonic() if action.step is Step.KILL else 0.0
+            stop = StopRecord(why=action.why, began_s=began_s, step=action.step, cause=action.cause, killed_s=killed_s)
             self.records.keep_stop(action.run_id, stop)
             logger.info(
                 "share_stopping", run_id=action.run_id, why=action.why, cause=action.cause, step=action.step.name
             )
         self._processes.step(record, action.step)
+
+
+def _stopping(stop: StopRecord, now_s: float) -> Stopping:
+    return Stopping(stop.why, now_s - stop.began_s, stop.step, now_s - stop.killed_s if stop.killed_s else 0.0)
 
 
 def identified(records: Records, node_id: NodeId, gpus: Gpus, choose_ports: Callable[[], int], life: Life) -> Identity:

@@ -5,7 +5,7 @@ import fcntl
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -13,6 +13,7 @@ from typing import Final
 from agent import cgroups, procfs
 from agent.core.found import EXIT_KILLED, LIVING, Phase, Rank, Step
 from agent.environment import DATA_MARK, RUN_MARK, SUPERVISOR_MARK, Places, of_rank, of_supervisor
+from agent.out_of_memory import OutOfMemory
 from agent.records import Pids, RunRecord, exit_of, pids_of
 from agent.supervise_rank import CANNOT_START, LOCK_FD, PLAN_FD
 from events.base import JobId, RunId
@@ -40,6 +41,7 @@ class SupervisedProcesses:
         self._final: dict[tuple[RunId, int], Rank] = {}
         self._children: set[int] = set()  # supervisors that this process has started and not taken in
         self._watched: dict[int, int] = {}  # supervisor -> descriptor that tells of its end
+        self._short = OutOfMemory(self._data_dir, self.boot_id)
 
     def cgroup_of(self, name: str) -> str:
         """A new control group for a run; empty where none can be made."""
@@ -123,6 +125,19 @@ class SupervisedProcesses:
     def kill(self, pids: list[int]) -> None:
         """All of them were sent KILL."""
         kill(pids)
+
+    def pids(self, record: RunRecord) -> tuple[int, ...]:
+        """Processes of a run that live, in order: ranks and what they started, or else supervisors."""
+        run_id = record.start.share.run_id.encode()
+        marked = [(pid, env) for pid, env in procfs.marked(self._mark) if env.get(RUN_MARK.encode()) == run_id]
+        supervisors = [pid for pid, env in marked if SUPERVISOR_MARK.encode() in env]
+        ours = {*(pid for pid, _ in marked), *cgroups.pids(record.start.cgroup), *procfs.descendants(set(supervisors))}
+        living = sorted(pid for pid in ours if procfs.is_alive(pid))
+        return tuple([pid for pid in living if pid not in supervisors] or living)
+
+    def out_of_memory(self, records: Iterable[RunRecord]) -> list[RunRecord]:
+        """Those of these runs of which the kernel killed a process for want of memory, as far as it is news."""
+        return self._short.hit(records)
 
     def forget(self, record: RunRecord) -> None:
         """Nothing is kept of a run that has ended."""

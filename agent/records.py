@@ -1,33 +1,32 @@
 """What an agent keeps on its disk: who it is, and for each run that it ever began or declined, what became of it here.
 
 lock  identity.json  as_of  contact
-runs/<run>/{start.json, stop.json, told, shipped.json, stop, checkpoint, saved, rank-N.{lock,exit,log}}
+runs/<run>/{start.json, stop.json, told, shipped.json, stop, checkpoint, saved, out-of-memory, rank-N.{lock,exit,log}}
 """
 
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
 from agent.checkpoints import number_in
 from agent.core.found import Step, Told, Why
+from agent.core.patience import Contact
+from agent.files import decoded, overwrite, read, sync_folder, write
 from events.base import GpuUuid, JobId, NodeEpoch, NodeId, Position, RunId
 from events.desired import DesiredShare
 from events.job import StopCause
-from runtime.fault import Fault
 from runtime.logging import get_logger
 
 logger = get_logger(__name__)
 
 WORK_KEPT_MAX: Final = 50  # folders of ended runs in which something was left
+OUT_OF_MEMORY: Final = "out-of-memory"
 GONE: Final = ".gone-"  # before the name of a folder that is being removed
-
-T = TypeVar("T")
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,6 +70,7 @@ class StopRecord(msgspec.Struct, frozen=True, kw_only=True):
     began_s: float  # on the machine's monotonic clock
     step: Step
     cause: StopCause | None = None
+    killed_s: float = 0.0  # when KILL was sent first, on the same clock; 0: it was not
 
 
 class ExitRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,6 +99,7 @@ class RunRecord:
     told: frozenset[Told] = field(default_factory=frozenset)
     saved: int = 0  # the last checkpoint that was told
     saved_s: float = 0.0  # when that was, by this agent, on the machine's monotonic clock
+    out_of_memory: bool = False  # the kernel killed a process of it for want of memory
 
     def path(self, rank: int, kind: str) -> Path:
         """A file of one rank: `lock`, `exit` or `log`."""
@@ -131,7 +132,7 @@ class Records:
         for folder in (self._runs_dir, self._work_dir):
             folder.mkdir(parents=True, exist_ok=True)
         self.runs: dict[RunId, RunRecord] = {}
-        self.as_of = Position(int(_read(self.data_dir / "as_of") or b"0"))
+        self.as_of = Position(int(read(self.data_dir / "as_of") or b"0"))
         self._load()
 
     @property
@@ -141,28 +142,32 @@ class Records:
 
     def identity(self) -> Identity | None:
         """Who this agent is; None at its first start."""
-        return _decoded(self.data_dir / "identity.json", Identity)
+        return decoded(self.data_dir / "identity.json", Identity)
 
     def keep_identity(self, identity: Identity) -> None:
         """`identity` is on the disk, if that can be written. Else the next agent has an older one, and joins anew."""
         if identity != self.identity():
             with _noted("identity"):
-                _write(self.data_dir / "identity.json", msgspec.json.encode(identity), durable=True)
+                write(self.data_dir / "identity.json", msgspec.json.encode(identity), durable=True)
 
     def keep_as_of(self, as_of: Position) -> None:
         """Nothing older is obeyed from now on. It need not survive the machine: a new boot is a new epoch."""
         self.as_of = as_of
-        _overwrite(self.data_dir / "as_of", b"%020d" % as_of)
+        overwrite(self.data_dir / "as_of", b"%020d" % as_of)
 
-    def contact_s(self, boot_id: str) -> float | None:
-        """When, on the machine's monotonic clock, the last contact was that was noted in this boot."""
-        noted, _, at_s = _read(self.data_dir / "contact").decode().partition(" ")
-        return float(at_s) if noted == boot_id else None
+    def contact(self, boot_id: str) -> Contact | None:
+        """The last contact that was noted in this boot."""
+        noted, *seconds = read(self.data_dir / "contact").decode().split() or [""]
+        if noted != boot_id or len(seconds) != len(Contact.__struct_fields__):
+            return None  # of another boot, or of another version
+        sent_s, patience_s, told_s = map(float, seconds)
+        return Contact(sent_s=sent_s, patience_s=patience_s, told_s=told_s)
 
-    def keep_contact(self, boot_id: str, at_s: float) -> None:
+    def keep_contact(self, boot_id: str, contact: Contact) -> None:
         """An agent that restarts while the node is cut off does not begin to wait anew."""
+        seconds = " ".join(f"{value:020.6f}" for value in msgspec.structs.astuple(contact))
         with _noted("contact"):
-            _overwrite(self.data_dir / "contact", f"{boot_id} {at_s:020.6f}".encode())
+            overwrite(self.data_dir / "contact", f"{boot_id} {seconds}".encode())
 
     def begin(self, start: StartRecord) -> RunRecord:
         """The run is on the disk: it will never be started again."""
@@ -170,8 +175,8 @@ class Records:
         assert run_id not in self.runs
         folder = self._runs_dir / _file_name(run_id)
         folder.mkdir(exist_ok=True)  # without a record in it, nothing was started from it
-        _write(folder / "start.json", msgspec.json.encode(start), durable=True)
-        _sync_folder(self._runs_dir)
+        write(folder / "start.json", msgspec.json.encode(start), durable=True)
+        sync_folder(self._runs_dir)
         record = self.runs[run_id] = RunRecord(folder, start)
         return record
 
@@ -180,7 +185,7 @@ class Records:
         record = self.runs[run_id]
         record.stop = stop
         with _noted("stop"):
-            _write(record.folder / "stop.json", msgspec.json.encode(stop))
+            write(record.folder / "stop.json", msgspec.json.encode(stop))
 
     def keep_told(self, run_id: RunId, told: Told) -> None:
         """The gate has accepted this of the run. A run that was forgotten meanwhile needs no note."""
@@ -194,7 +199,13 @@ class Records:
         if (record := self.runs.get(run_id)) is not None:
             record.saved, record.saved_s = number, at_s
             with _noted("saved"):
-                _write(record.folder / "saved", b"%d" % number)
+                write(record.folder / "saved", b"%d" % number)
+
+    def keep_out_of_memory(self, record: RunRecord) -> None:
+        """The kernel killed a process of the run for want of memory: that is in no log for ever."""
+        record.out_of_memory = True
+        with _noted("out of memory"):
+            (record.folder / OUT_OF_MEMORY).touch()
 
     def forget(self, run_id: RunId) -> None:
         """Nothing is kept of the run, except what it left in a folder of its own."""
@@ -220,32 +231,33 @@ class Records:
 
     def _load(self) -> None:
         for folder in sorted(self._runs_dir.iterdir()):
-            start = _decoded(folder / "start.json", StartRecord)
+            start = decoded(folder / "start.json", StartRecord)
             if folder.name.startswith(GONE) or start is None:  # the agent ended while it removed or began it
                 shutil.rmtree(folder)
                 continue
-            words = set(_read(folder / "told").decode().split())
+            words = set(read(folder / "told").decode().split())
             told = frozenset(word for word in Told if word in words)  # of a word that was cut off, nothing is known
-            stop = _decoded(folder / "stop.json", StopRecord)
+            stop = decoded(folder / "stop.json", StopRecord)
             saved = number_in(folder / "saved")
-            self.runs[start.share.run_id] = RunRecord(folder, start, stop, told, saved)
+            short = (folder / OUT_OF_MEMORY).exists()
+            self.runs[start.share.run_id] = RunRecord(folder, start, stop, told, saved, out_of_memory=short)
 
 
 def exit_of(record: RunRecord, rank: int) -> ExitRecord | None:
     """How a rank ended; None while that is not recorded."""
-    return _decoded(record.path(rank, "exit"), ExitRecord)
+    return decoded(record.path(rank, "exit"), ExitRecord)
 
 
 def pids_of(record: RunRecord, rank: int) -> Pids | None:
     """The processes of a rank; None while it was not started."""
-    data = _read(record.path(rank, "lock"))
+    data = read(record.path(rank, "lock"))
     return msgspec.json.decode(data, type=Pids) if data.endswith(b"}") else None
 
 
 def tell_job(record: RunRecord, reason: str, deadline: str) -> None:
     """The stop file says why, and until when: signals cannot."""
     with _noted("stop file"):
-        _write(record.stop_file, msgspec.json.encode({"reason": reason, "deadline": deadline}))
+        write(record.stop_file, msgspec.json.encode({"reason": reason, "deadline": deadline}))
 
 
 @contextmanager
@@ -262,52 +274,3 @@ def _file_name(name: str) -> str:
     assert "/" not in name, f"{name!r} cannot be the name of a folder"
     assert not name.startswith(GONE), f"{name!r} is one that is being removed"
     return name
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return b""
-
-
-def _decoded(path: Path, cls: type[T]) -> T | None:
-    data = _read(path)
-    try:
-        return msgspec.json.decode(data, type=cls) if data else None
-    except msgspec.DecodeError as error:
-        hint = "Was it edited, or written by another version? With nothing running on the node it may be removed."
-        raise Fault("record_unreadable", f"{path} cannot be read: {error}.", hint) from error
-
-
-def _write(path: Path, data: bytes, *, durable: bool = False) -> None:
-    """The file holds `data`, or still what it held before: never a part. `durable`: also after a loss of power."""
-    partial = path.with_name(path.name + ".part")
-    with partial.open("wb") as file:
-        file.write(data)
-        if durable:
-            file.flush()
-            os.fsync(file.fileno())
-    partial.replace(path)
-    if durable:
-        _sync_folder(path.parent)
-
-
-def _overwrite(path: Path, data: bytes) -> None:
-    """The file holds `data`, of the same few bytes each time: a process that is killed leaves no part of it.
-
-    For what changes often and need not survive the machine: a rename over a file makes some file systems write it out.
-    """
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o640)
-    try:
-        os.pwrite(file, data, 0)
-    finally:
-        os.close(file)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,20 +1,36 @@
 """Reports of an agent: what is to be told as events, and what is noted once the gate has accepted it."""
 
+from datetime import datetime
 from typing import Final, Protocol
 
 from msgspec.structs import replace
 
-from agent.core.action import Describe, FoundClean, Join, Release, Report, ReportEnded, ReportSaved, ReportStarted
+from agent.core.action import (
+    Describe,
+    FoundClean,
+    Join,
+    Release,
+    Report,
+    ReportEnded,
+    ReportGpu,
+    ReportOfRun,
+    ReportSaved,
+    ReportStarted,
+    ReportUnkillable,
+)
 from agent.core.found import Told
+from agent.core.signs import Recovered, ResetFailed, Sign, Telling
 from agent.node import Node
 from events.ask import AgentReport
-from events.base import NodeEpoch, Position
+from events.base import NodeEpoch, NodeId, Position
+from events.gpu import GpuRecovered, GpuResetFailed, GpuSignalled
 from events.node import (
     CheckpointSaved,
     GpusFoundClean,
     GpusReleased,
     NodeDescribed,
     NodeJoined,
+    RanksUnkillable,
     ShareEnded,
     ShareStarted,
 )
@@ -60,23 +76,62 @@ def event_of(action: Report, node: Node, place: Place, clock: Clock) -> AgentRep
             return NodeDescribed(at=at, node_id=node_id, node_epoch=epoch, labels=said.labels, taints=said.taints)
         case FoundClean(epoch, gpus):
             return GpusFoundClean(at=at, node_id=node_id, node_epoch=epoch, gpu_uuids=gpus)
-        case ReportStarted(epoch, run_id):
-            return ShareStarted(at=at, node_id=node_id, node_epoch=epoch, run_id=run_id)
-        case ReportSaved(epoch, run_id, number):
-            return CheckpointSaved(at=at, node_id=node_id, node_epoch=epoch, run_id=run_id, number=number)
-        case ReportEnded(epoch, run_id, end):
+        case ReportGpu(epoch, telling):
+            return _event_of_gpu(node_id, epoch, telling)
+        case _:
+            return _event_of_run(action, node_id, at)
+
+
+def _event_of_run(action: ReportOfRun, node_id: NodeId, at: datetime) -> AgentReport:
+    node_epoch, run_id = action.epoch, action.run_id
+    match action:
+        case ReportStarted():
+            return ShareStarted(at=at, node_id=node_id, node_epoch=node_epoch, run_id=run_id)
+        case ReportSaved(number=number):
+            return CheckpointSaved(at=at, node_id=node_id, node_epoch=node_epoch, run_id=run_id, number=number)
+        case ReportEnded(end=end):
             return ShareEnded(
                 at=at,
                 node_id=node_id,
-                node_epoch=epoch,
+                node_epoch=node_epoch,
                 run_id=run_id,
                 reason=end.reason,
                 exit_code=end.exit_code,
                 rank=end.rank,
                 message=end.message[:MESSAGE_MAX],
+                out_of_memory=end.out_of_memory,
+                isolated=end.isolated,
             )
-        case Release(epoch, run_id, slots):
-            return GpusReleased(at=at, node_id=node_id, node_epoch=epoch, run_id=run_id, slots=slots)
+        case ReportUnkillable(pids=pids, waited_s=waited_s):
+            return RanksUnkillable(
+                at=at, node_id=node_id, node_epoch=node_epoch, run_id=run_id, pids=pids, waited_s=waited_s
+            )
+        case Release(slots=slots):
+            return GpusReleased(at=at, node_id=node_id, node_epoch=node_epoch, run_id=run_id, slots=slots)
+
+
+def _event_of_gpu(node_id: NodeId, epoch: NodeEpoch, telling: Telling) -> AgentReport:
+    """As of when it was seen: told again, it is the same to the byte, and the gate knows it."""
+    at, word = telling.at, telling.word
+    match word:
+        case Sign():
+            return GpuSignalled(
+                at=at,
+                node_id=node_id,
+                node_epoch=epoch,
+                gpu_uuid=word.gpu_uuid,
+                signal=word.signal,
+                code=word.code,
+                ended=word.ended,
+                source=word.source,
+                message=word.message[:MESSAGE_MAX],
+            )
+        case Recovered(gpu_uuid, means):
+            return GpuRecovered(at=at, node_id=node_id, node_epoch=epoch, gpu_uuid=gpu_uuid, means=means)
+        case ResetFailed(gpu_uuid, message):
+            return GpuResetFailed(
+                at=at, node_id=node_id, node_epoch=epoch, gpu_uuid=gpu_uuid, message=message[:MESSAGE_MAX]
+            )
 
 
 def note(action: Report, node: Node, position: Position, clock: Clock) -> None:
@@ -99,13 +154,19 @@ def note(action: Report, node: Node, position: Position, clock: Clock) -> None:
             records.keep_told(run_id, Told.STARTED)
         case ReportEnded(run_id=run_id):
             records.keep_told(run_id, Told.ENDED)
+        case ReportUnkillable(run_id=run_id):
+            records.keep_told(run_id, Told.UNKILLABLE)
+        case ReportGpu(telling=telling):
+            node.health.accepted(telling.number)
         case Release(run_id=run_id):
             records.keep_told(run_id, Told.RELEASED)
 
 
 def batch_of(actions: list[Report], most: int) -> list[Report]:
-    """What goes into one message. A joining goes alone: the position that is answered is then its own."""
-    for action in actions:
-        if isinstance(action, Join):
-            return [action]
-    return actions[:most]
+    """What goes into one message.
+
+    A joining goes alone: the position that is answered is then its own. So does a word about a GPU: sent again after an
+    answer was lost, the message is the same to the byte.
+    """
+    alone = next((action for action in actions if isinstance(action, Join | ReportGpu)), None)
+    return actions[:most] if alone is None else [alone]

@@ -63,7 +63,8 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
 
     heartbeat_every_s: float = 10.0
     reread_every_s: float = 30.0
-    lost_after_s: float = 60.0
+    gpus_every_s: float = 5.0
+    lost_after_s: float = 90.0  # while nobody has said
 
 
 class Agent:
@@ -91,6 +92,7 @@ class Agent:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._reconcile())
+                group.create_task(self._node.health.run(self._timing.gpus_every_s, self._wake.set))
                 group.create_task(self._stay_connected(dial))
         finally:
             self._node.unwatch()

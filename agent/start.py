@@ -75,6 +75,7 @@ async def serve(
         base = inherited(environ, node_id)
         processes = processes_of(data_dir, base, checkpoint_dir=checkpoint_dir, contain=contain)
         node = Node(records, identity, gpus, processes, clock=clock)
+        node.unkillable_after_s = settings.unkillable_after_s
         node.description = Description(labels=settings.said_labels, taints=settings.taints)
         timing = msgspec.convert(settings.model_dump(include=set(Timing.__struct_fields__)), Timing)
         place = Place(settings.address or _address(settings), importlib.metadata.version("musterbook"))

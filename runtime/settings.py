@@ -135,8 +135,14 @@ class AgentSettings(CommonSettings):
     )
     heartbeat_every_s: float = Field(10.0, ge=0.1, le=60.0, description="Seconds between heartbeats.")
     reread_every_s: float = Field(30.0, ge=0.5, le=300.0, description="Seconds between looks at what is desired.")
-    lost_after_s: float = Field(60.0, ge=1.0, le=3_600.0, description="Seconds of silence after which a node is lost.")
+    lost_after_s: float = Field(
+        90.0, ge=1.0, le=3_600.0, description="Seconds of silence after which the node is lost, until it is told when."
+    )
     grace_s: float = Field(30.0, ge=0.0, le=3_600.0, description="Seconds from a stop to KILL where the job says none.")
+    gpus_every_s: float = Field(5.0, ge=0.05, le=300.0, description="Seconds between looks at what GPUs show.")
+    unkillable_after_s: float = Field(
+        60.0, ge=1.0, le=3_600.0, description="Seconds from KILL after which processes that live on are reported."
+    )
 
     @field_validator("node_id")
     @classmethod

@@ -3,6 +3,7 @@
 import msgspec
 
 from agent.core.found import Exit, Step, Why
+from agent.core.signs import Telling
 from events.base import GpuUuid, NodeEpoch, RunId, SlotMask
 from events.desired import DesiredShare
 from events.job import StopCause
@@ -79,6 +80,34 @@ class Release(msgspec.Struct, frozen=True):
     slots: SlotMask
 
 
+class ReportUnkillable(msgspec.Struct, frozen=True):
+    """Report that processes of the run live on long after KILL."""
+
+    epoch: NodeEpoch
+    run_id: RunId
+    pids: tuple[int, ...]
+    waited_s: int
+
+
+class ReportGpu(msgspec.Struct, frozen=True):
+    """Report a word about a GPU."""
+
+    epoch: NodeEpoch
+    telling: Telling
+
+
+class Reset(msgspec.Struct, frozen=True):
+    """Begin to reset a GPU that nothing holds."""
+
+    gpu_uuid: GpuUuid
+
+
+class ForgetReset(msgspec.Struct, frozen=True):
+    """Remove what is kept of resetting a GPU."""
+
+    gpu_uuid: GpuUuid
+
+
 class Forget(msgspec.Struct, frozen=True):
     """Remove all that is kept of the run."""
 
@@ -89,6 +118,7 @@ class EndLeftovers(msgspec.Struct, frozen=True):
     """Kill processes of runs that have no record."""
 
 
-Local = Start | Decline | Stop | Forget | EndLeftovers  # done on the node
-Report = Join | Describe | FoundClean | ReportStarted | ReportSaved | ReportEnded | Release  # told to the gate
+Local = Start | Decline | Stop | Forget | EndLeftovers | Reset | ForgetReset  # done on the node
+ReportOfRun = ReportStarted | ReportSaved | ReportEnded | ReportUnkillable | Release
+Report = Join | Describe | FoundClean | ReportGpu | ReportOfRun  # told to the gate
 Action = Local | Report

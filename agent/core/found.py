@@ -3,7 +3,9 @@
 from enum import IntEnum, StrEnum
 
 import msgspec
+from msgspec.structs import replace
 
+from agent.core.signs import Telling
 from events.base import GpuUuid, NodeEpoch, RunId
 from events.desired import DesiredShare
 from events.node import EndReason
@@ -62,6 +64,7 @@ class Stopping(msgspec.Struct, frozen=True):
     why: Why
     age_s: float = 0.0
     step: Step = Step.NONE  # the last one taken
+    killed_s: float = 0.0  # since KILL was sent first
 
 
 class Told(StrEnum):
@@ -70,6 +73,7 @@ class Told(StrEnum):
     STARTED = "started"
     ENDED = "ended"
     RELEASED = "released"
+    UNKILLABLE = "unkillable"
 
 
 class Exit(msgspec.Struct, frozen=True):
@@ -79,6 +83,8 @@ class Exit(msgspec.Struct, frozen=True):
     exit_code: int = 0
     rank: int = -1
     message: str = ""
+    out_of_memory: bool = False
+    isolated: bool = False
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,6 +102,8 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     told: frozenset[Told] = frozenset()
     shipped: bool = True  # all its output is where it belongs
     saved: int = 0  # a checkpoint that it says is safe and that is to be told now; 0: none
+    pids: tuple[int, ...] = ()  # of its processes that live on long after KILL
+    out_of_memory: bool = False  # the kernel killed a process of it for want of memory
 
     @property
     def alive(self) -> bool:
@@ -124,7 +132,8 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
             return Exit(reason, message=self.refusal)
         if not self.this_boot and any(rank.phase is not Phase.EXITED for rank in self.ranks):
             return Exit(EndReason.NODE_REBOOTED)
-        return _end_of_ranks(self.ranks, self.failed, self.stopping)
+        end = _end_of_ranks(self.ranks, self.failed, self.stopping)
+        return replace(end, out_of_memory=self.out_of_memory)
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,8 +147,14 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     described: bool = True  # the log has its labels and taints as they are
     leftovers: bool = False  # processes of runs live that have no record
     silent_s: float = 0.0  # since the last sign of the control plane's servers
-    lost_after_s: float = 40.0  # after so much silence a node is given up
+    lost_after_s: float = 40.0  # after so much silence all has ended that may be started elsewhere
+    unkillable_after_s: float = 60.0  # from KILL: what lives on so long waits for hardware, or a server of files
     traces: dict[RunId, Trace] = {}
+    tellings: tuple[Telling, ...] = ()  # of GPUs, not accepted yet
+    missing: frozenset[GpuUuid] = frozenset()  # GPUs that do not answer
+    resetting: frozenset[GpuUuid] = frozenset()  # those that are being reset
+    tried: frozenset[GpuUuid] = frozenset()  # those that were, since they are wanted so
+    unready: frozenset[GpuUuid] = frozenset()  # those that are not to be, for now
 
 
 def _end_of_ranks(ranks: tuple[Rank, ...], failed: Rank | None, stopping: Stopping | None) -> Exit:
@@ -155,7 +170,7 @@ def _end_of_ranks(ranks: tuple[Rank, ...], failed: Rank | None, stopping: Stoppi
         case Stopping(why=Why.TIME_LIMIT):
             return Exit(EndReason.TIME_LIMIT, code, number, message)
         case Stopping(why=Why.ISOLATED):
-            return Exit(EndReason.STOPPED, code, number, "the node was without contact")
+            return Exit(EndReason.STOPPED, code, number, "the node was without contact", isolated=True)
         case Stopping(why=Why.ORDER | Why.DEAD_EPOCH | Why.UNWANTED):
             return Exit(EndReason.STOPPED, code, number, message)
         case _:  # they ended by themselves, or one failed and the others were stopped

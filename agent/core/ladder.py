@@ -47,3 +47,8 @@ def over_time(trace: Trace) -> bool:
     limit_s = trace.share.spec.max_runtime_s
     slack_s = TIME_LIMIT_SLACK_S if trace.share.nodes > 1 else 0.0
     return limit_s > 0 and trace.age_s >= limit_s + slack_s
+
+
+def unkillable(trace: Trace, after_s: float) -> bool:
+    """Whether processes of the run live on so long after KILL that they may do so for ever."""
+    return trace.alive and trace.stopping is not None and trace.stopping.killed_s >= after_s

@@ -6,17 +6,21 @@ from agent.core.action import (
     Describe,
     EndLeftovers,
     Forget,
+    ForgetReset,
     FoundClean,
     Join,
     Release,
     ReportEnded,
+    ReportGpu,
     ReportSaved,
     ReportStarted,
+    ReportUnkillable,
+    Reset,
     Start,
     Stop,
 )
 from agent.core.found import Exit, Found, Step, Told, Trace, Why
-from agent.core.ladder import due, isolated, over_time, rungs_s
+from agent.core.ladder import due, isolated, over_time, rungs_s, unkillable
 from events.base import GpuUuid, RunId
 from events.desired import Desired, DesiredShare, Order
 
@@ -46,7 +50,7 @@ def reconcile(desired: Desired | None, found: Found) -> list[Action]:
             actions.append(Forget(run_id))
     for run_id in sorted(shares.keys() - found.traces.keys()):
         actions += _begin(shares[run_id], found)
-    return actions
+    return actions + _resets(obeyed, found) if obeyed is not None else actions
 
 
 def superseded(desired: Desired | None, found: Found) -> bool:
@@ -61,6 +65,8 @@ def in_question(desired: Desired | None, found: Found) -> frozenset[GpuUuid]:
         trace = found.traces.get(share.run_id)
         if trace is None or (trace.end is not None and Told.RELEASED not in trace.told):
             asked.update(share.gpu_uuids)
+    if desired is not None and desired.epoch == found.epoch:
+        asked.update(found.gpus.intersection(desired.resets) - found.unready)
     return frozenset(asked)
 
 
@@ -86,12 +92,18 @@ def _membership(desired: Desired | None, found: Found) -> list[Action]:
         return [Join()]  # an answer to a join was lost, or one came late: whichever life is meant, a new one is sure
     if _is_lost(desired, found):
         return [] if alive or found.leftovers else [Join()]
-    described: list[Action] = [] if found.described else [Describe(found.epoch)]
+    told: list[Action] = [] if found.described else [Describe(found.epoch)]
+    told += [ReportGpu(found.epoch, telling) for telling in found.tellings]
     if found.leftovers:
-        return described
-    held = {gpu for trace in found.traces.values() if trace.alive for gpu in trace.share.gpu_uuids}
-    clean = tuple(sorted(found.gpus - found.pooled - found.busy - held))
-    return [*described, FoundClean(found.epoch, clean)] if clean else described
+        return told
+    clean = tuple(sorted(found.gpus - found.pooled - found.missing - _held(found)))
+    return [*told, FoundClean(found.epoch, clean)] if clean else told
+
+
+def _held(found: Found) -> frozenset[GpuUuid]:
+    """The GPUs that something holds: a run of ours that lives, whatever process, a reset."""
+    ours = (gpu for trace in found.traces.values() if trace.alive for gpu in trace.share.gpu_uuids)
+    return found.busy.union(ours, found.resetting)
 
 
 def _why_stop(trace: Trace, share: DesiredShare | None, obeyed: Desired | None, found: Found) -> Why | None:
@@ -131,6 +143,8 @@ def _reports(share: DesiredShare, trace: Trace, found: Found) -> list[Action]:
         actions.append(ReportStarted(found.epoch, share.run_id))
     if trace.saved and trace.this_boot and Told.ENDED not in trace.told:
         actions.append(ReportSaved(found.epoch, share.run_id, trace.saved))
+    if trace.stopping is not None and unkillable(trace, found.unkillable_after_s) and Told.UNKILLABLE not in trace.told:
+        actions.append(ReportUnkillable(found.epoch, share.run_id, trace.pids, int(trace.stopping.killed_s)))
     if isinstance(end := trace.end, Exit):
         if Told.ENDED not in trace.told:
             actions.append(ReportEnded(found.epoch, share.run_id, end))
@@ -143,11 +157,21 @@ def _begin(share: DesiredShare, found: Found) -> list[Action]:
     """A share without a trace: started once its GPUs are clean, or declined for ever."""
     if share.order is Order.STOP:
         return [Decline(share)]
-    missing = sorted(set(share.gpu_uuids) - found.gpus)
-    if missing:
-        return [Decline(share, f"GPU {missing[0]} is not on this node")]
-    held = {gpu for trace in found.traces.values() if trace.alive for gpu in trace.share.gpu_uuids}
-    clean = (found.busy | held).isdisjoint(share.gpu_uuids)
+    for missing in sorted(set(share.gpu_uuids) - found.gpus):
+        return [Decline(share, f"GPU {missing} is not on this node")]
+    for missing in sorted(found.missing.intersection(share.gpu_uuids)):
+        return [Decline(share, f"GPU {missing} does not answer")]
+    clean = _held(found).isdisjoint(share.gpu_uuids)
     if clean and not found.leftovers and not isolated(share.spec, found.silent_s, found.lost_after_s):
         return [Start(share)]
     return []
+
+
+def _resets(obeyed: Desired, found: Found) -> list[Action]:
+    """GPUs are reset once nothing holds them and no share names them. What was tried of one is kept while it is wanted."""
+    forget = sorted(found.tried.difference(obeyed.resets, found.resetting))
+    if found.leftovers:
+        return list(map(ForgetReset, forget))
+    held = _held(found).union(*(share.gpu_uuids for share in obeyed.shares))
+    free = found.gpus - held - found.unready
+    return [*map(ForgetReset, forget), *(Reset(gpu) for gpu in obeyed.resets if gpu in free)]

@@ -1,6 +1,5 @@
-"""Which GPUs are to be reset now: those that are wanted so, once nothing holds them, not too often and not for ever."""
+"""Which GPUs may be reset now of those that are wanted so: not twice for one cause, not too often, and not for ever."""
 
-from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -13,25 +12,20 @@ AGAIN_MAX_S: Final = 600.0
 
 
 class Trial(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How resetting one GPU goes that is wanted reset."""
+    """How resetting a GPU went so far, for as long as it is wanted."""
 
     failures: int = 0
     failed_s: float = 0.0  # when the last one was, on the machine's monotonic clock
     done: bool = False  # it was reset, and showed nothing new since
-    under_way: bool = False
 
 
-UNTRIED: Final = Trial()
+def unready(trials: dict[GpuUuid, Trial], now_s: float) -> frozenset[GpuUuid]:
+    """Those that are not to be reset now, whoever wants it."""
+    return frozenset(gpu for gpu, trial in trials.items() if not _may_try(trial, now_s))
 
 
-def due(
-    wanted: Iterable[GpuUuid], held: frozenset[GpuUuid], trials: dict[GpuUuid, Trial], now_s: float
-) -> tuple[GpuUuid, ...]:
-    """Those to reset, the first to be asked for first."""
-    return tuple(gpu for gpu in wanted if gpu not in held and _is_due(trials.get(gpu, UNTRIED), now_s))
-
-
-def _is_due(trial: Trial, now_s: float) -> bool:
-    if trial.done or trial.under_way or trial.failures >= TRIES_MAX:
+def _may_try(trial: Trial, now_s: float) -> bool:
+    if trial.done or trial.failures >= TRIES_MAX:
         return False
-    return not trial.failures or now_s - trial.failed_s >= min(AGAIN_FIRST_S * 2 ** (trial.failures - 1), AGAIN_MAX_S)
+    again_s = min(AGAIN_FIRST_S * 2 ** (trial.failures - 1), AGAIN_MAX_S) if trial.failures else 0.0
+    return now_s - trial.failed_s >= again_s or not trial.failures

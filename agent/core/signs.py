@@ -1,5 +1,6 @@
 """What GPUs show, and what of it is news: a look is compared with what was known before, and changes come out."""
 
+from datetime import datetime
 from typing import Final, NamedTuple
 
 import msgspec
@@ -96,6 +97,14 @@ class ResetFailed(msgspec.Struct, frozen=True, tag=True):
 Word = Sign | Recovered | ResetFailed
 
 
+class Telling(msgspec.Struct, frozen=True):
+    """A word that is kept until the gate has accepted it."""
+
+    number: int  # in the order of all
+    at: datetime
+    word: Word
+
+
 class Lasting(msgspec.Struct, frozen=True, omit_defaults=True):
     """Something that is or was seen of a GPU for a while."""
 
@@ -136,6 +145,11 @@ def compare(known: dict[GpuUuid, Known], look: Look, now_s: float) -> tuple[dict
         after[gpu_uuid] = Known(lasting=lasting, ecc_uncorrectable=ecc, xids=xids)
         words += [*news, *changes]
     return after, words
+
+
+def in_new_life(known: Known) -> Known:
+    """What is known when a new life of the node begins: what is still seen is told again, for nobody knows it of that life."""
+    return replace(known, lasting=tuple(replace(one, told=False, looks=0) for one in known.lasting))
 
 
 def after_reset(reading: Reading) -> Known:

@@ -138,7 +138,7 @@ def test_a_stop_takes_its_rungs_in_their_time() -> None:
         ((Rank(0, Phase.EXITED, 143, 9.0), Rank(1, Phase.EXITED, 3, 8.0)), Stopping(Why.RANK_FAILED), exited(3, 1)),
         (DONE, Stopping(Why.ORDER), exited(reason=EndReason.STOPPED)),
         (DONE, Stopping(Why.TIME_LIMIT), exited(reason=EndReason.TIME_LIMIT)),
-        (DONE, Stopping(Why.ISOLATED), exited(reason=EndReason.STOPPED, message="the node was without contact")),
+        (DONE, Stopping(Why.ISOLATED), exited(reason=EndReason.STOPPED, message="the node was without contact", isolated=True)),
         (
             (Rank(0, Phase.REFUSED, 127, 1.0, "cannot"), Rank(1, Phase.EXITED, 143, 2.0)),
             Stopping(Why.START_FAILED),

@@ -10,12 +10,16 @@ from agent.core.action import (
     Describe,
     EndLeftovers,
     Forget,
+    ForgetReset,
     FoundClean,
     Join,
     Release,
     ReportEnded,
+    ReportGpu,
     ReportSaved,
     ReportStarted,
+    ReportUnkillable,
+    Reset,
     Start,
     Stop,
 )
@@ -155,7 +159,7 @@ class World:
                 return [self._join]
             case FoundClean(_, gpus):
                 return [lambda: self._pool(gpus)]
-            case Describe() | ReportSaved():
+            case Describe() | ReportSaved() | ReportGpu() | ReportUnkillable() | Reset() | ForgetReset():
                 raise AssertionError("nothing of that is found here")
             case ReportStarted(_, run_id):
                 return [lambda: self._tell(run_id, Told.STARTED)]

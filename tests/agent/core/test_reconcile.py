@@ -47,9 +47,9 @@ def found_of(*traces: Trace, **fields: object) -> Found:
     return replace(found, **fields)
 
 
-def exited(code: int = 0, rank: int = -1, reason: EndReason = EndReason.EXITED, message: str = "") -> ReportEnded:
+def exited(code: int = 0, rank: int = -1, reason: EndReason = EndReason.EXITED, **fields: object) -> ReportEnded:
     """The report of an end."""
-    return ReportEnded(EPOCH, RUN, Exit(reason, code, rank, message))
+    return ReportEnded(EPOCH, RUN, replace(Exit(reason, code, rank), **fields))
 
 
 RELEASE = Release(EPOCH, RUN, SHARE.slots)
@@ -138,11 +138,15 @@ def test_a_stop_takes_its_rungs_in_their_time() -> None:
         ((Rank(0, Phase.EXITED, 143, 9.0), Rank(1, Phase.EXITED, 3, 8.0)), Stopping(Why.RANK_FAILED), exited(3, 1)),
         (DONE, Stopping(Why.ORDER), exited(reason=EndReason.STOPPED)),
         (DONE, Stopping(Why.TIME_LIMIT), exited(reason=EndReason.TIME_LIMIT)),
-        (DONE, Stopping(Why.ISOLATED), exited(reason=EndReason.STOPPED, message="the node was without contact", isolated=True)),
+        (
+            DONE,
+            Stopping(Why.ISOLATED),
+            exited(reason=EndReason.STOPPED, message="the node was without contact", isolated=True),
+        ),
         (
             (Rank(0, Phase.REFUSED, 127, 1.0, "cannot"), Rank(1, Phase.EXITED, 143, 2.0)),
             Stopping(Why.START_FAILED),
-            exited(127, 0, EndReason.START_FAILED, "cannot"),
+            exited(127, 0, EndReason.START_FAILED, message="cannot"),
         ),
         ((Rank(0, Phase.EXITED), Rank(1, Phase.LOST, 137, 0.0, "lost")), None, exited(137, 1, message="lost")),
     ],

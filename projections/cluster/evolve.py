@@ -9,6 +9,7 @@ from events.head import LeadershipTaken, LogFounded, RoundDecided
 from events.policy import PolicySet
 from events.queues import QueuesSet
 from projections.cluster.account import settle
+from projections.cluster.avoid import forgive
 from projections.cluster.evolve_credit import CREDIT_CHANGES
 from projections.cluster.evolve_drains import DRAIN_CHANGES
 from projections.cluster.evolve_health import HEALTH_CHANGES
@@ -52,6 +53,7 @@ def _leadership_taken(cluster: Cluster, e: LeadershipTaken, recorded: Recorded) 
 
 def _round_decided(cluster: Cluster, e: RoundDecided, recorded: Recorded) -> None:
     cluster.head = recorded.position
+    forgive(cluster, recorded.at)
 
 
 def _policy_set(cluster: Cluster, e: PolicySet, recorded: Recorded) -> None:

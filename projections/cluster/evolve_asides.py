@@ -61,6 +61,7 @@ def _earmarked(cluster: Cluster, e: GpusEarmarked, recorded: Recorded) -> None:
         shares=e.shares,
         ranks=e.ranks,
         victims=e.victims,
+        until=e.until,
         at=recorded.at,
         position=recorded.position,
     )

@@ -205,7 +205,9 @@ def _run_stopping(cluster: Cluster, e: RunStopping, recorded: Recorded) -> None:
     told = recorded.at + grace(cluster.jobs[run.job_id].spec)
     evidence = (*run.evidence, recorded.id)[:EVIDENCE_MAX]
     end = told if run.end is None else min(run.end, told)
-    put_run(cluster, replace(run, stopping=e.cause, blamed=e.node_id, end=end, evidence=evidence))
+    put_run(
+        cluster, replace(run, stopping=e.cause, stopped_at=recorded.at, blamed=e.node_id, end=end, evidence=evidence)
+    )
     covers_no_more(cluster, e.run_id)
 
 

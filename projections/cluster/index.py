@@ -267,6 +267,8 @@ def put_run(cluster: Cluster, run: Run) -> None:
             cluster.starting.remove(None, _end_key(run, due_before))
         if due is not None:
             cluster.starting.add(None, _end_key(run, due), run.run_id)
+    if run.stopping is not None:
+        _keep(cluster.recovering, run.run_id, wanted=run.recovers)
     look_at(cluster, run.run_id)
 
 
@@ -320,6 +322,7 @@ def drop_run(cluster: Cluster, run_id: RunId) -> None:
     else:
         _add(cluster.staying, use, -1)
     _keep(cluster.attention, run_id, wanted=False)
+    _keep(cluster.recovering, run_id, wanted=False)
 
 
 def _keep(members: MutableMapping[K, None], key: K, *, wanted: bool) -> None:

@@ -24,6 +24,10 @@ WANT_NOTHING: Final = (
     IMPOSSIBLE | UNPAID | {HoldCode.FAILED_TOO_OFTEN}
 )  # what waits so takes part in nothing until something else is said of it
 
+INTERRUPTED: Final = frozenset(
+    {StopCause.NODE_LOST, StopCause.GPU, StopCause.START_FAILED, StopCause.START_DEADLINE, StopCause.DRAIN}
+)  # through no fault of the job, and for nobody else
+
 EVIDENCE_MAX: Final = 8  # ids of records that say how a run ended
 
 
@@ -178,6 +182,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     dead: int = 0  # their node was lost or began another life
     clean: int = 0  # dead, and their GPUs were found clean in a later life
     stopping: StopCause | None = None
+    stopped_at: datetime | None = None  # when it was told to
     blamed: NodeId = NodeId("")  # the node for which it was told to stop, for causes that have one
     failure: Failure | None = None
     evidence: tuple[str, ...] = ()  # CloudEvents ids of what ended it, the first few
@@ -203,6 +208,11 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def broken(self) -> int:
         """The shares that died before they ended."""
         return self.dead & ~self.ended
+
+    @property
+    def recovers(self) -> bool:
+        """Whether it was told to stop since it lost a member, or its node is drained: its job goes on elsewhere."""
+        return self.stopping in INTERRUPTED or (self.stopping is StopCause.RANK_FAILED and self.broken != 0)
 
     @property
     def absent(self) -> int:
@@ -249,6 +259,7 @@ class Earmark(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     shares: tuple[NodeShare, ...]
     ranks: tuple[int, ...] = ()
     victims: tuple[RunId, ...] = ()
+    until: datetime | None = None  # of what is kept for a gang that lost a member, whole or a part of it; None: whole
     at: datetime
     position: Position
 

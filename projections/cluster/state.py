@@ -127,7 +127,7 @@ class Cluster:
         self.attention: MutableMapping[RunId, None] = {}  # runs that lifecycle has something to say about
         self.unwanted: MutableMapping[JobId, None] = {}  # cancelled jobs that have no GPUs
         self.avoiding: Lines[None, JobId] = Lines()  # waiting jobs that avoid nodes, by when the first is forgiven
-        self.hurt: MutableMapping[RunId, None] = {}  # runs that were told to stop, or lost a node: through no fault of theirs
+        self.recovering: MutableMapping[RunId, None] = {}  # runs that were told to stop since they lost a member
         self.suspects: MutableMapping[NodeId, None] = {}
         self.cases: MutableMapping[NodeId, None] = {}  # nodes of which health may have something to say
         self.windows: Lines[None, NodeId] = Lines()  # nodes with maintenance planned, by when that next asks for a word
@@ -186,7 +186,7 @@ FORKED: Final = (
     "past",
     "attention",
     "unwanted",
-    "hurt",
+    "recovering",
     "suspects",
     "cases",
     "alarms",

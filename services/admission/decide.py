@@ -93,11 +93,12 @@ class Desk:
                 self._ahead[key] = self._ahead.get(key, 0) + cluster.admitted.count(line)
 
     def admit_earmarked(self) -> None:
-        """Jobs that were moved are admitted at once, if they can be paid for: what is set aside for them counts as theirs."""
+        """Jobs that were moved, or keep their place, are admitted at once, if they can be paid for: it counts as theirs."""
         for job_id in sorted(self._cluster.earmarks):
             job = self._cluster.jobs[job_id]
             held = job.hold is HoldCode.FAILED_TOO_OFTEN or self._cluster.tree.stopped(job.team)
-            waits = job.state is JobState.QUEUED and not job.cancel and not held
+            due = job.not_before is None or job.not_before <= self._tick.at
+            waits = job.state is JobState.QUEUED and due and not job.cancel and not held
             if waits and not self._till.unsettled(job) and (code := self._admit(job, borrowing=False)) is not None:
                 self.unpaid[job_id] = code
 

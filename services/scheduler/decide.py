@@ -21,6 +21,7 @@ from projections.cluster.tick import Tick
 from services.scheduler import earmark
 from services.scheduler.consolidate import consolidate, said
 from services.scheduler.field import Field
+from services.scheduler.keep import keep
 from services.scheduler.order import Lineup, Next, Stands
 from services.scheduler.paid import Paid
 from services.scheduler.preempt import preempt, was_stopped_for
@@ -48,10 +49,11 @@ def decide(cluster: Cluster, tick: Tick) -> list[Event]:
     not fit will not fit later in the round, since GPUs only get fewer. The first of those that cannot start have nodes
     drained towards them: docs/promises.md.
     """
+    cluster, kept = keep(cluster, tick)
     turn = Turn(cluster, tick)
     while turn.goes_on():
         pass
-    return turn.said()
+    return [*kept, *turn.said()]
 
 
 class Turn:
@@ -237,8 +239,7 @@ class Turn:
         """What the job was promised; nothing any more, if that is of a type closed to it by now, or nodes unlike its shape."""
         if (claim := self._promises.claim_of(job)) is None:
             return None
-        nodes = [self._cluster.nodes.get(share.node_id) for share in claim.shares]
-        if not suited(shape, [node for node in nodes if node is not None]):
+        if not suited(self._cluster, shape, claim.shares):
             self._promises.lose(job, PromiseCause.CHANGED)
             return None
         return claim
@@ -259,8 +260,7 @@ class Turn:
 
     def _end(self, job: Job) -> datetime | None:
         """When a run of the job that starts now is gone; None: nobody knows."""
-        time = lasts(job.spec)
-        return self._tick.at + time if time is not None else None
+        return self._tick.at + time if (time := lasts(job.spec)) is not None else None
 
     def _place(self, job: Job, found: Placement) -> None:
         attempt = job.attempt + 1

@@ -24,9 +24,9 @@ def settle(cluster: Cluster, tick: Tick, standing: Standing, paid: Paid) -> list
     beyond = _beyond(cluster, earmarks, standing)
     for earmark in earmarks:
         job = cluster.jobs[earmark.job_id]
-        if not _wanted(cluster, job.job_id) or job.job_id in beyond:
+        if job.job_id in beyond or not (earmark.until or _wanted(cluster, job.job_id)):
             events.append(EarmarkDropped(**tick.of_job(job), cause=EarmarkCause.CHANGED))
-        elif any(not _whole(cluster, earmark.job_id, share) for share in earmark.shares):
+        elif not earmark.until and any(not _whole(cluster, earmark.job_id, share) for share in earmark.shares):
             events.append(EarmarkDropped(**tick.of_job(job), cause=EarmarkCause.NODE))
         elif job.state is JobState.ADMITTED and paid(job) and all(_free(cluster, share) for share in earmark.shares):
             gpu_type, gpus = _size(cluster, earmark)
@@ -66,9 +66,9 @@ def _wanted(cluster: Cluster, job_id: JobId) -> bool:
 def _whole(cluster: Cluster, job_id: JobId, share: NodeShare) -> bool:
     """Whether the node has all of the GPUs still, and takes work."""
     node = cluster.nodes.get(share.node_id)
-    if node is None or node.epoch != share.node_epoch or node.state is NodeState.LOST or node.cordoned:
+    if node is None or node.epoch != share.node_epoch or node.state is NodeState.LOST or node.closed:
         return False
-    return not share.slots & ~(node.pool & node.earmarked.get(job_id, 0))
+    return not share.slots & ~(node.pool & ~node.sick & node.earmarked.get(job_id, 0))
 
 
 def _free(cluster: Cluster, share: NodeShare) -> bool:

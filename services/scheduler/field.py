@@ -28,7 +28,7 @@ class Field:
 
     def __init__(self, cluster: Cluster, at: datetime, gpu_type: str) -> None:
         self.gpu_type = gpu_type
-        self.nodes: list[Node] = []  # up, and not cordoned
+        self.nodes: list[Node] = []  # up, and not closed
         self.runs: dict[RunId, Run] = {}  # that hold something there
         self.ending: set[RunId] = set()  # of these, those that give it back anyway
         self.lost: dict[RunId, int] = {}  # of those that may be stopped: GPU-seconds
@@ -37,7 +37,7 @@ class Field:
         self.searches = 0  # made among these runs, in this round
         self._alike: dict[str, Counter[Alike]] = {}  # nodes, by the kind of domain they are told apart by
         for node in cluster.nodes.values():
-            if node.gpu_type == gpu_type and node.state is NodeState.UP and not node.cordoned:
+            if node.gpu_type == gpu_type and node.state is NodeState.UP and not node.closed:
                 self.nodes.append(node)
                 for run_id in node.held:
                     if run_id not in self.runs:
@@ -68,7 +68,7 @@ class Field:
         return list(found.values())
 
     def _like(self, node: Node, within: str) -> Alike:
-        open_ones, sure = node.pool & ~node.marked, node.spare
+        open_ones, sure = node.pool & ~node.marked & ~node.sick, node.spare
         held: Counter[Whose] = Counter()
         for run_id, slots in node.held.items():
             if run_id in self.ending:

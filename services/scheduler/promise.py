@@ -198,9 +198,9 @@ class Promises:
             return PromiseCause.OVERTAKEN
         for share in promise.shares:
             node = self._cluster.nodes.get(share.node_id)
-            if node is None or node.epoch != share.node_epoch or node.state is not NodeState.UP or node.cordoned:
+            if node is None or node.epoch != share.node_epoch or node.state is not NodeState.UP or node.closed:
                 return PromiseCause.NODE
-            if share.slots & ~node.pool:
+            if share.slots & ~(node.pool & ~node.sick):
                 return PromiseCause.NODE
             if share.slots & node.marked:
                 return PromiseCause.OVERTAKEN

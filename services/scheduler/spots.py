@@ -6,6 +6,7 @@ from events.base import NodeId
 from events.job import NodeShare
 from projections.cluster.job import Shape
 from projections.cluster.node import Node
+from projections.cluster.placing.misfit import kept_away
 from projections.cluster.placing.room import domain_of
 from projections.cluster.placing.topology import ranks_along
 from projections.cluster.state import Cluster
@@ -21,13 +22,14 @@ class Ground:
         self.field = scene.field(gpu_type)
         self.spots: dict[NodeId, Spot] = {}
         self._scene = scene
+        away = kept_away(scene.cluster, shape)
         for node in self.field.nodes:
-            if suits(node, shape):
+            if suits(node, shape) and node.node_id not in away:
                 self.spots[node.node_id] = self._spot(node, soon=soon)
 
     def _spot(self, node: Node, *, soon: bool) -> Spot:
         scene, lost, ending, evicted = self._scene, self.field.lost, self.field.ending, self._scene.evicted
-        open_ones = node.pool & ~(node.marked | scene.room.kept(node))
+        open_ones = node.pool & ~(node.sick | node.marked | scene.room.kept(node))
         coming, held = 0, []
         for run_id, slots in node.held.items():
             if not (slots := slots & open_ones):

@@ -33,7 +33,7 @@ class Walk:
         """The runs that hold these slots have ended."""
         for share in shares:
             if (node := self._usable(share)) is not None:
-                self._freed[share.node_id] = self._free_on(node) | (share.slots & node.pool & ~node.marked)
+                self._freed[share.node_id] = self._free_on(node) | (share.slots & node.pool & ~node.marked & ~node.sick)
                 self._follow(node)
 
     def shut(self, shares: Iterable[NodeShare]) -> None:
@@ -53,7 +53,7 @@ class Walk:
     def _usable(self, share: NodeShare) -> Node | None:
         """The node, if something can start there."""
         node = self._nodes.get(share.node_id)
-        if node is None or node.epoch != share.node_epoch or node.state is not NodeState.UP or node.cordoned:
+        if node is None or node.epoch != share.node_epoch or node.state is not NodeState.UP or node.closed:
             return None
         return node
 

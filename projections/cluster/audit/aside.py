@@ -6,6 +6,7 @@ from typing import Any, Final
 from events.base import JobId, Recorded, RunId, job_id_of
 from events.job import (
     ConsolidationProposed,
+    EarmarkCause,
     EarmarkDropped,
     GpusEarmarked,
     JobCancelled,
@@ -35,11 +36,14 @@ def _earmarked(books: Books, recorded: Recorded, e: GpusEarmarked) -> None:
         return
     if job.aside:
         books.find(recorded, "set aside once", f"{e.job_id} has an earmark already")
-    if job.run_id is not None and job.run_id not in books.moves:
+    leaves = books.ending if e.until is not None else books.moves
+    if job.run_id is not None and job.run_id not in leaves:
         books.find(recorded, "set aside for who waits", f"{e.job_id} runs as {job.run_id}")
-    elif job.run_id is None and not job.admitted:
+    elif job.run_id is None and not job.admitted and not (e.until is not None and job.attempts):
         books.find(recorded, "set aside for who waits", f"{e.job_id} is not admitted")
-    for message in gang_faults(books, job.spec, e.shares, e.ranks, books.decided_at):
+    if e.until is not None and e.victims:
+        books.find(recorded, "kept, not taken", f"{e.victims} are to end for what {e.job_id} had")
+    for message in gang_faults(books, job.spec, e.shares, e.ranks, books.decided_at, part=e.until is not None):
         books.find(recorded, "whole gang", f"earmark of {e.job_id}: {message}")
     for run_id in e.victims:
         _claim(books, recorded, e, run_id)
@@ -52,7 +56,7 @@ def _earmarked(books: Books, recorded: Recorded, e: GpusEarmarked) -> None:
         if (owner := books.owners.get(gpu)) is not None and not _ends(books, owner):
             books.find(recorded, "counts on what ends", f"{gpu} is {owner}'s, which is not to end")
         books.marks[gpu] = e.job_id
-    job.aside, job.aside_at = e.shares, books.decided_at
+    job.aside, job.aside_at, job.aside_until = e.shares, books.decided_at, e.until
 
 
 def _claim(books: Books, recorded: Recorded, e: GpusEarmarked, run_id: RunId) -> None:
@@ -94,6 +98,8 @@ def _dropped(books: Books, recorded: Recorded, e: EarmarkDropped) -> None:
     job = books.jobs.get(e.job_id)
     if job is not None and not job.aside:
         books.find(recorded, "dropped once", f"{e.job_id} has no earmark")
+    elif job is not None and e.cause is EarmarkCause.EXPIRED and (job.aside_until is None or e.at < job.aside_until):
+        books.find(recorded, "kept until then", f"what is kept for {e.job_id} expires before {job.aside_until}")
     _forget(books, e.job_id)
 
 

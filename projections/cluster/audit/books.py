@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from events.base import START, JobId, NodeId, Position, Recorded, RunId
+from events.gpu import Recovery
 from events.job import JobSpec, NodeShare
 from projections.cluster.audit.purses import CreditBooks
 
@@ -37,8 +38,16 @@ class JobBook:
     ended: str = ""
     aside: tuple[NodeShare, ...] = ()  # set aside for it
     aside_at: Position = START  # what that was decided on
+    aside_until: datetime | None = None  # of what is kept for a gang that lost a member
     promised: bool = False
     stopped_for: set[JobId] = field(default_factory=set)  # the jobs that runs of it were to end for
+
+
+class SickBook(NamedTuple):
+    """A GPU that is out, as the auditor has it."""
+
+    seen: Position  # the last sign that it was taken out for
+    helps: frozenset[Recovery]  # against all of them
 
 
 @dataclass
@@ -52,6 +61,11 @@ class NodeBook:
     pool: int = 0  # slots found clean in this life
     labels: dict[str, str] = field(default_factory=dict)
     taints: tuple[str, ...] = ()
+    boot_id: str = ""
+    sick: dict[str, SickBook] = field(default_factory=dict)  # GPUs that are out
+    done: dict[tuple[str, Recovery], Position] = field(
+        default_factory=dict
+    )  # when each thing was last done about a GPU
     described: Position = START  # when these became others in this life; START: they are those that it began with
 
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from events.ask import Tier, Why
 from events.base import JobId, NodeId, RunId, run_id_of
 from events.job import UNPAID, HoldCode, NodeShare
+from projections.cluster.avoid import forgiven
 from projections.cluster.explain.charge import Charge, charge_of
 from projections.cluster.explain.estimate import estimate
 from projections.cluster.explain.reason import reason_of, tier_of
@@ -33,6 +34,7 @@ def explain(cluster: Cluster, job_id: JobId, *, at: datetime) -> Why:
 
     The code is the one that a round would log, if all it depends on stays as it is.
     """
+    cluster = forgiven(cluster, at)
     job = cluster.jobs.get(job_id)
     if job is None:
         return Why(job_id=job_id, found=False, position=cluster.position, at=at)

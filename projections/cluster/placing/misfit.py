@@ -1,16 +1,20 @@
 """Why a gang does not fit, from the gravest reason to the lightest, and whether the cluster could ever hold it."""
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from events.job import HoldCode
+from events.base import NodeId
+from events.job import HoldCode, NodeShare
+from projections.cluster.index import kind_of
 from projections.cluster.job import Shape
-from projections.cluster.node import NOWHERE, Kind, Node, NodeState
+from projections.cluster.node import NOWHERE, Kind, NodeState
 from projections.cluster.placing.pick import WHOLE_NODES_FROM
 from projections.cluster.placing.room import Room, domain_of, sought_by
 from projections.cluster.state import Cluster
 
 ANY_STATE: Final = tuple(NodeState)
+WORKING: Final = (NodeState.UP, NodeState.SUSPECT)
 ANSWERS_MAX: Final = 10_000  # that are kept until a node changes
 
 
@@ -60,18 +64,37 @@ def could_hold(cluster: Cluster, shape: Shape, states: tuple[NodeState, ...], *,
     An elastic one with the fewest GPUs it starts with. Without `closed`, nodes that are cordoned or drained do not count. The
     answer is kept until a node joins, or is well, unwell, closed or open again: asking again costs nothing.
     """
+    if shape.avoid:
+        shape = shape._replace(avoid=())
     asked = (shape, states, closed)
-    if (known := cluster.could.get(asked)) is not None:
-        return known
+    if (known := cluster.could.get(asked)) is None:
+        known = _note(cluster, asked, answer=_could_hold(cluster.sizes, least(shape), states, closed=closed))
+    return known
+
+
+def kept_away(cluster: Cluster, shape: Shape) -> tuple[NodeId, ...]:
+    """The nodes that a gang keeps away from: those that failed it, if others could hold it once all their GPUs are free."""
+    if not shape.avoid:
+        return ()
+    asked = (shape, WORKING)
+    if (others := cluster.could.get(asked)) is None:
+        left = Counter(kind_of(cluster.nodes[node_id]) for node_id in shape.avoid if node_id in cluster.nodes)
+        sizes = {kind: nodes - left[kind] for kind, nodes in cluster.sizes.items()}
+        others = _could_hold({kind: n for kind, n in sizes.items() if n}, least(shape), WORKING, closed=False)
+        _note(cluster, asked, answer=others)
+    return shape.avoid if others else ()
+
+
+def _note(cluster: Cluster, asked: object, *, answer: bool) -> bool:
     if len(cluster.could) >= ANSWERS_MAX:
         cluster.could.clear()
-    answer = cluster.could[asked] = _could_hold(cluster, least(shape), states, closed=closed)
+    cluster.could[asked] = answer
     return answer
 
 
-def _could_hold(cluster: Cluster, shape: Shape, states: tuple[NodeState, ...], *, closed: bool) -> bool:
+def _could_hold(known: Mapping[Kind, int], shape: Shape, states: tuple[NodeState, ...], *, closed: bool) -> bool:
     counts: dict[tuple[str, tuple[str, str]], dict[int, int]] = {}  # type, domain -> size -> nodes
-    for kind, nodes in cluster.sizes.items():
+    for kind, nodes in known.items():
         if kind.state not in states or (kind.closed and not closed):
             continue
         if not kind.size or not _accepts(shape, kind.gpu_type) or not _suits(shape, kind):
@@ -89,10 +112,14 @@ def _could_hold(cluster: Cluster, shape: Shape, states: tuple[NodeState, ...], *
     return False
 
 
-def suited(shape: Shape, nodes: Sequence[Node]) -> bool:
+def suited(cluster: Cluster, shape: Shape, shares: Iterable[NodeShare]) -> bool:
     """Whether nodes that were found for a gang are such as it asks for: they may have been described anew since."""
+    nodes = [node for share in shares if (node := cluster.nodes.get(share.node_id)) is not None]
+    away = kept_away(cluster, shape)
     for node in nodes:
         sought = sought_by(shape, node.gpu_type, 1)
+        if node.node_id in away:
+            return False
         if not (_accepts(shape, node.gpu_type) and sought.suits(node.traits) and sought.lies(node.place)):
             return False
     within = {domain_of(node.place, shape.within) for node in nodes} if shape.required and len(nodes) > 1 else set()

@@ -6,10 +6,10 @@ racks, `misfit` the reason where there are none.
 
 from typing import NamedTuple
 
-from events.base import SlotMask
+from events.base import NodeId, SlotMask
 from events.job import HoldCode, NodeShare
 from projections.cluster.job import Shape
-from projections.cluster.placing.misfit import Misfit, could_hold, least, misfit, sized
+from projections.cluster.placing.misfit import Misfit, could_hold, kept_away, least, misfit, sized
 from projections.cluster.placing.pick import WHOLE_NODES_FROM, Picked, most_free, pick
 from projections.cluster.placing.room import Room
 from projections.cluster.placing.topology import ranks_along
@@ -33,8 +33,12 @@ def place(room: Room, shape: Shape, *, most: int | None = None) -> Placement | M
     takes as many nodes that hold a share each. Which ones the policy says: by best fit the fullest, in the fewest and
     fullest racks and spines.
 
-    An elastic gang gets the most GPUs that fit, `most` at most. One that is not elastic does not fit into fewer.
+    An elastic gang gets the most GPUs that fit, `most` at most. One that is not elastic does not fit into fewer. Nodes that
+    failed it are left out, if the others could hold it, free or not.
     """
+    if shape.avoid:
+        away = kept_away(room.cluster, shape)
+        return place(_without(room, away) if away else room, shape._replace(avoid=()), most=most)
     top = shape.gpus if most is None else min(most, shape.gpus)
     needed = least(shape)
     if top < needed.gpus:
@@ -54,6 +58,16 @@ def place(room: Room, shape: Shape, *, most: int | None = None) -> Placement | M
         else:
             high = middle
     return best
+
+
+def _without(room: Room, away: tuple[NodeId, ...]) -> Room:
+    """The room, with nothing to give on these nodes."""
+    nodes = [node for node_id in away if (node := room.cluster.nodes.get(node_id)) is not None and room.free(node)]
+    if not nodes:
+        return room
+    without = room.fork()
+    without.take(NodeShare(node.node_id, node.epoch, SlotMask(room.free(node))) for node in nodes)
+    return without
 
 
 def _place(room: Room, shape: Shape) -> Placement | None:

@@ -6,9 +6,10 @@ from datetime import datetime
 from itertools import islice
 from typing import Final
 
-from events.base import TeamId
+from events.base import TeamId, run_id_of
 from events.policy import JobOrder
-from projections.cluster.job import WANT_NOTHING, Job, JobState
+from projections.cluster.index import use_of
+from projections.cluster.job import WANT_NOTHING, Job, JobState, Run
 from projections.cluster.quota.tree import ALL_TYPES
 from projections.cluster.state import Cluster, Use
 
@@ -144,6 +145,8 @@ class Claims:
             gpus = sum(share.slots.bit_count() for share in earmark.shares)
             self.use(job.team, gpu_type, gpus, rank=job.rank, preemptible=job.spec.preemptible)
             self.then.add(self.path(job.team), gpu_type, gpus, 1)
+            if earmark.until is not None and job.state is JobState.PLACED:
+                self._count_no_more(cluster.runs[run_id_of(job.job_id, job.attempt)])
             if (
                 job.state is not JobState.PLACED
                 and not job.cancel
@@ -151,6 +154,11 @@ class Claims:
                 and job.hold not in WANT_NOTHING
             ):
                 self._want(job, -job.shape.gpus)
+
+    def _count_no_more(self, run: Run) -> None:
+        """Instead of what a run has that is being stopped, what is kept for its job counts."""
+        self.use(run.team, run.gpu_type, -run.gpus, rank=run.rank, preemptible=run.preemptible)
+        self.keep(use_of(run), -run.gpus, jobs=-1)
 
     def _want(self, job: Job, gpus: int) -> None:
         if gpu_type := self.type_of(job.shape.gpu_types):

@@ -59,6 +59,12 @@ class CancelBody(Taken):
     reason: str = Field("", max_length=REASON_MAX)
 
 
+class ResumeBody(Taken):
+    """Why a job may try again."""
+
+    reason: str = Field("", max_length=REASON_MAX)
+
+
 class Listing(BaseModel):
     """Which jobs to list: those that fit all that is given."""
 
@@ -146,6 +152,15 @@ class Cancelled(BaseModel):
     team: str
     position: int
     repeated: bool = Field(description="Whether it had been cancelled before.")
+
+
+class Resumed(BaseModel):
+    """That the job may try again is in the log."""
+
+    job_id: str
+    team: str
+    position: int
+    repeated: bool = Field(description="Whether it had been resumed already.")
 
 
 class Job(BaseModel):

@@ -1,4 +1,4 @@
-"""Routes that write: submit one job or many, cancel one. They need the log and nothing else."""
+"""Routes that write: submit one job or many, cancel one, resume one. They need the log and nothing else."""
 
 import asyncio
 import uuid
@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header
 
-from events.ask import Accepted, Cancel, Submit
+from events.ask import Accepted, Cancel, Resume, Submit
 from events.base import JobId, TeamId
 from services.api.jobs import job_named
 from services.api.parts import Here, InHere
@@ -15,6 +15,8 @@ from services.api.schemas import (
     TEAM_DEFAULT,
     CancelBody,
     Cancelled,
+    ResumeBody,
+    Resumed,
     SubmitBody,
     SubmitManyBody,
     Submitted,
@@ -75,6 +77,17 @@ async def cancel(
     ask = Cancel(job_id=found, reason=body.reason if body else "", trace=traceparent)
     answer = accepted(await here.gate.cancel(team, ask, _by(team)))
     return Cancelled(job_id=found, team=team, position=answer.position, repeated=answer.repeated)
+
+
+@router.post("/jobs/{job_id}:resume")
+async def resume(
+    job_id: str, here: InHere, body: ResumeBody | None = None, muster_team: AskingTeam = "", traceparent: Trace = ""
+) -> Resumed:
+    """Let a job try again that is held for its failures (`failed_too_often`), with its retries as they were at first."""
+    team, found = await _whose(here, job_id, muster_team)
+    ask = Resume(job_id=found, reason=body.reason if body else "", trace=traceparent)
+    answer = accepted(await here.gate.resume(team, ask, _by(team)))
+    return Resumed(job_id=found, team=team, position=answer.position, repeated=answer.repeated)
 
 
 async def _whose(here: Here, job_id: str, asking: str) -> tuple[TeamId, JobId]:

@@ -23,7 +23,7 @@ from events.ask import (
     SetDocument,
     Submit,
 )
-from events.base import FLEET, Event, NodeId, Position, TeamId, Unreadable
+from events.base import FLEET, JOB, Event, NodeId, Position, TeamId, Unreadable
 from events.codec import EVENT_MAX_BYTES, Codec, Stamp, type_of
 from events.job import JobCancelRequested, JobResumeAsked, JobSubmitted
 from events.log.port import Log, Unknown
@@ -37,6 +37,7 @@ from services.gate.lane import NO_ANSWER, WAITING_MAX, Counts, Lane
 from services.gate.names import KEY_MAX, is_job_id, job_id_for, name_problem, near_name, shown
 from services.gate.node_asks import NodeAsks, refusal_of_retired
 from services.gate.reports import invalid, problem_of
+from services.gate.resume import answer_to
 from services.gate.spec import checked, request_hash
 
 logger = get_logger(__name__)
@@ -103,7 +104,7 @@ class Gate:
         return self._told("cancel", await self._cancel(team, ask, by))
 
     async def resume(self, team: TeamId, ask: Resume, by: str) -> Answer:
-        """Record that a job of `team` may try again. Without effect on one that is not held for its failures."""
+        """Record that a job of `team` may try again. Refused where it is not held for its failures; again, it is answered so."""
         return self._told("resume", await self._resume(team, ask, by))
 
     async def report(self, node_id: NodeId, report: Report) -> Answer:
@@ -158,12 +159,14 @@ class Gate:
             at=self._clock.now(), by=by, trace=ask.trace, team=team, job_id=ask.job_id, reason=ask.reason
         )
         try:
-            known = await self._log.last(family_subject(event))
+            asked = await self._log.last(family_subject(event))
+            said = await self._log.last(f"{JOB.name}.{team}.{ask.job_id}")
         except Unknown:
             return NO_ANSWER
-        if known is None:
+        if asked is None:
             return _not_found(team, ask, "jobs lists those of the team; another team's cannot be resumed")
-        return await self._recorded(self._asks, [event])
+        answer = answer_to(ask, asked, said)
+        return answer if answer is not None else await self._recorded(self._asks, [event])
 
     async def _cancel(self, team: TeamId, ask: Cancel, by: str) -> Answer:
         problem = team_problem(team) or _text_problem(ask.trace, ask.reason)

@@ -76,7 +76,7 @@ async def answer_ask(gate: Gate, team: TeamId, payload: bytes) -> Answer:
     try:
         ask = ASK_DECODER.decode(payload)
     except (msgspec.DecodeError, msgspec.ValidationError, RecursionError) as error:
-        hint = 'send {"ask": "submit", "key": …, "spec": {…}} or {"ask": "cancel", "job_id": …}'
+        hint = 'send {"ask": "submit", "key": …, "spec": {…}} or {"ask": "cancel" (or "resume"), "job_id": …}'
         return Refused(code=RefusalCode.INVALID, message=f"the ask cannot be read: {error}", hint=hint)
     by = f"team:{team}"
     match ask:

@@ -27,6 +27,7 @@ GPU_TYPES_MAX: Final = 16
 PATH_MAX: Final = 1_024
 RUNTIME_MAX_S: Final = 366 * 86_400
 GRACE_MAX_S: Final = 3_600
+START_WITHIN_MAX_S: Final = 86_400
 RETRIES_MAX: Final = 1_000
 SIGNALS: Final = ("SIGUSR2", "SIGUSR1", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT")
 
@@ -254,7 +255,15 @@ class SpecTyped(BaseModel):
     preemptible: bool = Field(True, description="Whether a more urgent job may stop it.")
     checkpoint: CheckpointTyped | None = Field(None, description="How to save progress before a stop.")
     retries_application: Retries = Field(0, description="New attempts after a rank exited with another code than 0.")
-    retries_infrastructure: Retries = Field(3, description="New attempts after a failure of ours.")
+    retries_infrastructure: Retries = Field(
+        3, description="New attempts after failures of nodes, GPUs or the control plane; then it is held."
+    )
+    start_within: Annotated[Seconds, Field(ge=0, le=START_WITHIN_MAX_S)] = Field(
+        0,
+        validation_alias=AliasChoices("start_within", "start_within_s"),
+        description=f"From its placement until all ranks have started, else it is tried elsewhere: {DURATION_RULE};"
+        " 0: as the policy says.",
+    )
     on_lost: OnLost = Field(OnLost.RESTART, strict=False, description="What becomes of it when a node is lost.")
     account: Annotated[str, BeforeValidator(_account)] = Field(
         "", description="Which of its team's accounts pays; left out: the first that lists its queue."
@@ -317,6 +326,7 @@ class SpecTyped(BaseModel):
             labels=self.labels,
             tolerates=self.tolerates,
             account=self.account,
+            start_within_s=self.start_within,
         )
 
 

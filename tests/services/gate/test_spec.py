@@ -56,6 +56,7 @@ def test_everything_can_be_said() -> None:
         labels={"fabric": "ib", "generation": 3},
         tolerates=["maintenance", "slow"],
         account="vision-2026",
+        start_within="20m",
     )
     assert spec == JobSpec(
         name="train",
@@ -80,6 +81,7 @@ def test_everything_can_be_said() -> None:
         labels={"fabric": "ib", "generation": "3"},
         tolerates=("maintenance", "slow"),
         account="vision-2026",
+        start_within_s=1_200,
     )
 
 

@@ -4,20 +4,24 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar, get_args
 
 import msgspec
 
-from events.base import Event, NodeEpoch, NodeId, Position, Recorded
-from events.fleet import FleetEvent, NodeLost, NodeRecovered, NodeSuspected
+from events.base import Event, JobId, NodeEpoch, NodeId, Position, Recorded, RunId, TeamId
+from events.fleet import FleetEvent, NodeClockJudged, NodeLost, NodeRecovered, NodeSuspected
+from events.gpu import GpuJudged
 from events.node import NodeDescribed, NodeJoined
 from events.operator import NodeCordoned, NodeUncordoned, OperatorEvent
+from projections.cluster.drain_rules import Drains, DrainWord, after
+from projections.cluster.fitness import Drain, Window
 from projections.tables.rows import Rows
 from runtime.postgres import Connection, Pool
 
 LOAD: Final = """
 SELECT node_id, epoch, state, boot_id, instance, gpu_type, gpus, address, port_base, agent_version, labels,
-       silent_s, joined_at, state_at, position, taints, cordoned_at, cordoned_by, cordon_reason
+       silent_s, joined_at, state_at, position, taints, cordoned_at, cordoned_by, cordon_reason,
+       drain, windows, retired_at, patience_s, ahead_s, score
 FROM node_view WHERE node_id = ANY($1)
 """
 WRITE: Final = """
@@ -28,12 +32,14 @@ ON CONFLICT (node_id) DO UPDATE SET
     agent_version = excluded.agent_version, labels = excluded.labels, silent_s = excluded.silent_s,
     joined_at = excluded.joined_at, state_at = excluded.state_at, position = excluded.position,
     taints = excluded.taints, cordoned_at = excluded.cordoned_at, cordoned_by = excluded.cordoned_by,
-    cordon_reason = excluded.cordon_reason
+    cordon_reason = excluded.cordon_reason, drain = excluded.drain, windows = excluded.windows,
+    retired_at = excluded.retired_at, patience_s = excluded.patience_s, ahead_s = excluded.ahead_s,
+    score = excluded.score
 """
 SHOWN: Final = """
 SELECT node.node_id, node.epoch, node.state, boot_id, instance, node.gpu_type, gpus, address, port_base,
        agent_version, labels, silent_s, joined_at, state_at, node.position, taints, cordoned_at, cordoned_by,
-       cordon_reason, coalesce(gpu.free, 0), coalesce(gpu.held, 0), coalesce(gpu.unclean, 0),
+       cordon_reason, drain, windows, retired_at, patience_s, ahead_s, score, coalesce(gpu.free, 0), coalesce(gpu.held, 0), coalesce(gpu.unclean, 0),
        coalesce(gpu.run_ids, '{}'), coalesce(gpu.earmarked, 0), coalesce(gpu.earmarked_for, '{}')
 FROM live.node_view AS node LEFT JOIN (
     SELECT node_id, count(*) FILTER (WHERE state = 'free') AS free, count(*) FILTER (WHERE state = 'held') AS held,
@@ -45,8 +51,26 @@ FROM live.node_view AS node LEFT JOIN (
 WHERE ($1::text IS NULL OR node.node_id = $1) AND node.node_id > $2 AND ($3::text[] IS NULL OR node.state = ANY($3))
 ORDER BY node.node_id LIMIT $4
 """
+HELD_ON: Final = """
+SELECT run.run_id, run.job_id, run.team, job.name, run.state, held.gpus, run.placed_at, run.started_at, job.max_runtime_s
+FROM (
+    SELECT run_id, count(*) AS gpus FROM live.gpu_view WHERE node_id = $1 AND state = 'held' GROUP BY run_id
+) AS held JOIN live.run_view AS run USING (run_id) JOIN live.job_view AS job USING (job_id)
+ORDER BY coalesce(run.started_at, run.placed_at) + make_interval(secs => job.max_runtime_s) NULLS LAST, run.run_id
+"""
 EVENTS: Final = (NodeJoined, NodeDescribed, FleetEvent, OperatorEvent)  # that this table shows
+DRAINING: Final = get_args(DrainWord)
 PAGE_MAX: Final = 20_000
+OUTLIVES: Final = (  # a life of the node: what is said of the machine
+    "cordoned_at",
+    "cordoned_by",
+    "cordon_reason",
+    "drain",
+    "windows",
+    "retired_at",
+    "ahead_s",
+    "score",
+)
 
 
 class NodeState(StrEnum):
@@ -79,6 +103,12 @@ class NodeRow(msgspec.Struct, gc=False):
     cordoned_at: datetime | None = None  # in whatever life; None: it takes new work
     cordoned_by: str | None = None
     cordon_reason: str | None = None
+    drain: Drain | None = None  # what drains it
+    windows: tuple[Window, ...] | None = None  # maintenance that is planned, or on
+    retired_at: datetime | None = None
+    patience_s: float | None = None  # how long its silence was borne, when it was lost
+    ahead_s: float | None = None  # how far its clock was ahead, when that was last judged
+    score: int | None = None  # as a lemon, when a GPU of it was last judged
 
 
 class Node(NodeRow):
@@ -92,8 +122,25 @@ class Node(NodeRow):
     earmarked_for: list[str] = []  # these jobs
 
 
+class Held(NamedTuple):
+    """A run that holds GPUs of a node."""
+
+    run_id: RunId
+    job_id: JobId
+    team: TeamId
+    name: str
+    state: str  # a `RunState`
+    gpus: int  # on the node
+    placed_at: datetime
+    started_at: datetime | None
+    max_runtime_s: int | None  # as declared
+
+
 Kind = TypeVar("Kind", bound=NodeRow)
-LABELS: Final = NodeRow.__struct_fields__.index("labels")
+DOCUMENTS: Final = {"labels": dict[str, str], "drain": Drain, "windows": tuple[Window, ...]}  # columns of JSON
+DECODERS: Final[dict[str, msgspec.json.Decoder[Any]]] = {
+    name: msgspec.json.Decoder(kind) for name, kind in DOCUMENTS.items()
+}
 
 
 def rows() -> Rows[NodeId, NodeRow]:
@@ -104,7 +151,9 @@ def rows() -> Rows[NodeId, NodeRow]:
 def _read(kind: type[Kind], *columns: Any) -> Kind:
     """A row as it was selected, with its JSON decoded."""
     row = kind(*columns)
-    row.labels = msgspec.json.decode(columns[LABELS])
+    for name, decoder in DECODERS.items():
+        if (document := getattr(row, name)) is not None:
+            setattr(row, name, decoder.decode(document))
     return row
 
 
@@ -123,21 +172,26 @@ def fold(nodes: Rows[NodeId, NodeRow], recorded: Recorded) -> None:
             nodes.put(_joined(event, recorded, nodes.get(event.node_id)))
         case FleetEvent() | NodeDescribed():
             row = nodes.get(event.node_id)
-            if row is not None and row.epoch == event.node_epoch and _change(row, event, recorded.at):
-                row.position = recorded.position
-                nodes.put(row)
+            if row is not None and row.epoch == event.node_epoch:
+                _tell(nodes, row, event, recorded)
         case OperatorEvent():
             row = nodes.get(event.node_id)
-            if row is not None and _cordon(row, event, recorded.at):
-                row.position = recorded.position
-                nodes.put(row)
+            if row is not None:
+                _tell(nodes, row, event, recorded)
         case _:
             pass
 
 
+def _tell(nodes: Rows[NodeId, NodeRow], row: NodeRow, event: Event, recorded: Recorded) -> None:
+    """The row says what the event says, if that is new."""
+    if (_drain if isinstance(event, DRAINING) else _change)(row, event, recorded.at):
+        row.position = recorded.position
+        nodes.put(row)
+
+
 def _joined(event: NodeJoined, recorded: Recorded, before: NodeRow | None) -> NodeRow:
-    """A new life; a cordon outlives the one before."""
-    return NodeRow(
+    """A new life; cordons, drains and what is known of the machine outlive the one before."""
+    row = NodeRow(
         node_id=event.node_id,
         epoch=NodeEpoch(recorded.position),
         state=NodeState.UP,
@@ -154,10 +208,12 @@ def _joined(event: NodeJoined, recorded: Recorded, before: NodeRow | None) -> No
         state_at=recorded.at,
         position=recorded.position,
         taints=list(event.taints),
-        cordoned_at=before.cordoned_at if before is not None else None,
-        cordoned_by=before.cordoned_by if before is not None else None,
-        cordon_reason=before.cordon_reason if before is not None else None,
     )
+    if before is not None:
+        for name in OUTLIVES:
+            setattr(row, name, getattr(before, name))
+        _drain(row, event, recorded.at)
+    return row
 
 
 def _change(row: NodeRow, event: Event, at: datetime) -> bool:
@@ -168,17 +224,13 @@ def _change(row: NodeRow, event: Event, at: datetime) -> bool:
         case NodeRecovered() if row.state == NodeState.SUSPECT:
             row.state, row.silent_s, row.state_at = NodeState.UP, None, at
         case NodeLost() if row.state != NodeState.LOST:
-            row.state, row.silent_s, row.state_at = NodeState.LOST, event.silent_s, at
+            row.state, row.silent_s, row.state_at, row.patience_s = NodeState.LOST, event.silent_s, at, event.patience_s
         case NodeDescribed():
             row.labels, row.taints = event.labels, list(event.taints)
-        case _:
-            return False
-    return True
-
-
-def _cordon(row: NodeRow, event: OperatorEvent, at: datetime) -> bool:
-    """Whether an operator says something new of a node: then its row says so too. The last reason counts."""
-    match event:
+        case NodeClockJudged():
+            row.ahead_s = event.ahead_s
+        case GpuJudged():
+            row.score = event.score
         case NodeCordoned():
             row.cordoned_at, row.cordoned_by, row.cordon_reason = at, event.by, event.reason
         case NodeUncordoned() if row.cordoned_at is not None:
@@ -186,6 +238,16 @@ def _cordon(row: NodeRow, event: OperatorEvent, at: datetime) -> bool:
         case _:
             return False
     return True
+
+
+def _drain(row: NodeRow, event: Event, at: datetime) -> bool:
+    """Whether a word on drains changes any of the node: then its row says so too."""
+    before = Drains(row.drain, row.windows or (), row.retired_at is not None)
+    now = after(before, event, at)  # type: ignore[arg-type]  # one of `DRAINING`
+    row.drain, row.windows = now.drain, now.windows or None
+    if now.retired and row.retired_at is None:
+        row.retired_at = at
+    return now != before
 
 
 async def nodes(
@@ -202,3 +264,8 @@ async def node(db: Pool | Connection, node_id: str) -> Node | None:
         return None
     record = await db.fetchrow(SHOWN, node_id, "", None, 1)
     return _read(Node, *record) if record is not None else None
+
+
+async def held_on(db: Pool | Connection, node_id: str) -> list[Held]:
+    """The runs that hold GPUs of a node, those first that end first by what they declared."""
+    return [Held(*record) for record in await db.fetch(HELD_ON, node_id)]

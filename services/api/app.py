@@ -18,6 +18,7 @@ from services.api import (
     cordon,
     credit_asks,
     credits,  # noqa: A004  # hides a word that only a prompt needs
+    drains,
     events,
     exports,
     fleet,
@@ -54,6 +55,7 @@ ROUTES: Final = (  # in the order of the page at /docs
     exports,
     webhooks,
     cordon,
+    drains,
     fleet,
     health,
 )

@@ -1,6 +1,7 @@
 """Routes that read nodes, queues and promises."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from http import HTTPStatus
 from typing import Annotated, Final
 
 import msgspec
@@ -8,13 +9,26 @@ from fastapi import APIRouter, Query, Response
 
 from events.ask import Entitled, EntitledAsk
 from events.base import JobId, Position
-from events.job import Domain
 from events.queues import QueueStop
 from projections.tables import node_view, promise_view, queue_view
 from projections.tables.queue_view import QueueRow
 from runtime.serve_requests import ask
-from services.api.fleet_schemas import Node, Nodes, Promise, PromiseListing, Promises, Queue, Queues, QueueUse
+from services.api.cordon import near
+from services.api.fleet_schemas import (
+    Node,
+    NodeDetail,
+    Nodes,
+    Promise,
+    PromiseListing,
+    Promises,
+    Queue,
+    Queues,
+    QueueUse,
+)
+from services.api.node_documents import holding, node
 from services.api.parts import AtLeast, Here, InHere, say_position
+from services.api.problems import trouble
+from services.gate.names import shown
 
 router = APIRouter(prefix="/v1", tags=["cluster"])
 
@@ -32,7 +46,24 @@ async def list_nodes(here: InHere, response: Response, min_position: AtLeast) ->
     async with here.tables(min_position) as tables:
         rows = await node_view.nodes(tables.db)
     say_position(response, tables.position)
-    return Nodes(nodes=[_node(row) for row in rows], position=tables.position)
+    return Nodes(nodes=[Node(**node(row)) for row in rows], position=tables.position)
+
+
+@router.get("/nodes/{node_id}")
+async def get_node(node_id: str, here: InHere, response: Response, min_position: AtLeast) -> NodeDetail:
+    """One node, what drains it, and what runs there."""
+    async with here.tables(min_position) as tables:
+        row = await node_view.node(tables.db, node_id)
+        held = await node_view.held_on(tables.db, node_id) if row is not None else []
+    if row is None:
+        raise trouble(
+            HTTPStatus.NOT_FOUND,
+            "node_not_found",
+            f"no node {shown(node_id)} has ever joined",
+            await near(here, [node_id]),
+        )
+    say_position(response, tables.position)
+    return NodeDetail(**node(row), held=[holding(one) for one in held])
 
 
 @router.get("/queues")
@@ -58,10 +89,10 @@ async def list_promises(
         rows = await promise_view.promises(tables.db, job_id=job_id, before=before, limit=listing.limit + 1)
         kept = await promise_view.kept(tables.db)
     say_position(response, tables.position)
-    shown = rows[: listing.limit]
+    page = rows[: listing.limit]
     return Promises(
-        promises=[_promise(row) for row in shown],
-        next_cursor=shown[-1].promised if len(rows) > len(shown) else None,
+        promises=[_promise(row) for row in page],
+        next_cursor=page[-1].promised if len(rows) > len(page) else None,
         outcomes=kept.outcomes,
         slips=kept.slips,
         hit_rate=kept.hit_rate,
@@ -73,34 +104,6 @@ async def _entitled(here: Here) -> Mapping[str, dict[str, int]] | None:
     """What queues may claim, as a control plane says; None when none does."""
     reply = await ask(here.connection, here.subjects.entitled, msgspec.json.encode(EntitledAsk()), within_s=ENTITLED_S)
     return ENTITLED_DECODER.decode(reply).queues if reply else None
-
-
-def _node(row: node_view.Node) -> Node:
-    return Node(
-        node_id=row.node_id,
-        state=row.state,
-        gpu_type=row.gpu_type,
-        gpus_total=row.gpus,
-        gpus_used=row.held,
-        gpus_free=row.free,
-        gpus_out=max(0, row.gpus - row.held - row.free),
-        gpus_earmarked=row.earmarked,
-        earmarked_for=row.earmarked_for,
-        epoch=row.epoch,
-        address=row.address,
-        agent_version=row.agent_version,
-        rack=row.labels.get(Domain.RACK, ""),
-        spine=row.labels.get(Domain.SPINE, ""),
-        labels=row.labels,
-        taints=row.taints,
-        cordoned=row.cordoned_at is not None,
-        cordoned_at=row.cordoned_at,
-        cordoned_by=row.cordoned_by or "",
-        cordon_reason=row.cordon_reason or "",
-        joined_at=row.joined_at,
-        state_at=row.state_at,
-        position=row.position,
-    )
 
 
 def tree(rows: Sequence[QueueRow], entitled: Mapping[str, dict[str, int]] | None) -> list[Queue]:

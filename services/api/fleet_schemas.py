@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
+from services.api.drain_schemas import DrainShown, Held, Standing, WindowShown
 from services.api.schemas import POSITION, PROMISES_MAX
 
 
@@ -23,6 +24,7 @@ class Node(BaseModel):
     epoch: int
     address: str
     agent_version: str
+    instance: str = Field(description="Of its agent: another one each time that it starts.")
     rack: str = Field(description="Its label `rack`; empty: nobody said.")
     spine: str = Field(description="Its label `spine`; empty: nobody said.")
     labels: dict[str, str]
@@ -31,9 +33,24 @@ class Node(BaseModel):
     cordoned_at: datetime | None
     cordoned_by: str
     cordon_reason: str
+    standing: Standing = Field(description="Whether it takes new work, and if not, why: the gravest reason.")
+    drain: DrainShown | None = Field(description="What drains it; null: nothing.")
+    windows: list[WindowShown] = Field(description="Maintenance, by its start.")
+    retired_at: datetime | None
+    runs: int = Field(description="That hold GPUs here.")
+    silent_s: float | None = Field(description="When it was last judged; null: it was heard.")
+    patience_s: float | None = Field(description="How long its silence was borne, where it was lost.")
+    clock_ahead_s: float | None = Field(description="How far its clock was ahead of the control plane's, as last said.")
+    lemon_score: int | None = Field(description="Its faults, weighted, when one was last judged; null: none was.")
     joined_at: datetime
     state_at: datetime
     position: int
+
+
+class NodeDetail(Node):
+    """A node, and what runs there."""
+
+    held: list[Held] = Field(description="By its runs, the first to end first.")
 
 
 class Nodes(BaseModel):

@@ -1,8 +1,21 @@
-"""What operators and agents say of a node: cordons outlive its lives, labels hold in one."""
+"""What operators and agents say of a node: cordons and drains outlive its lives, labels hold in one."""
+
+from datetime import timedelta
 
 from events.base import NodeEpoch, NodeId, position_of
+from events.fleet import (
+    DrainCause,
+    NodeClockJudged,
+    NodeDrainBegun,
+    NodeDrained,
+    NodeDrainEnded,
+    NodeLost,
+    NodeRetired,
+)
 from events.node import NodeDescribed
-from events.operator import NodeCordoned, NodeUncordoned
+from events.operator import MaintenancePlanned, NodeCordoned, NodeDrainAsked, NodeUncordoned, NodeUndrainAsked
+from projections.cluster.evolve import evolve
+from projections.cluster.state import Cluster
 from projections.tables import node_view, schema
 from runtime.postgres import Pool
 from tests.histories import BEGIN
@@ -35,3 +48,48 @@ async def test_a_cordon_outlives_a_life_and_a_description_does_not(pool: Pool) -
         ("api:ops", "fan", None, []),
         (None, None, None, []),
     ]
+
+
+LATER = BEGIN + timedelta(hours=5)
+N1 = NodeId("n1")
+FIRST, SECOND = NodeEpoch(position_of(1, 1)), NodeEpoch(position_of(1, 9))
+WINDOW = MaintenancePlanned(
+    at=BEGIN, by="api:ops", node_id=N1, window="w", starts=LATER, ends=LATER + timedelta(hours=1)
+)
+WORDS = [
+    joined(()),
+    NodeDrainAsked(at=BEGIN, by="api:ops", node_id=N1, reason="fan", deadline=LATER),
+    NodeDrained(**NODE, node_epoch=FIRST, drain_s=3),
+    WINDOW,
+    NodeDrainBegun(**NODE, node_epoch=FIRST, cause=DrainCause.MAINTENANCE, window="w", deadline=LATER),
+    NodeDrainEnded(**NODE, node_epoch=FIRST, cause=DrainCause.MAINTENANCE, window="w"),
+    NodeClockJudged(**NODE, node_epoch=FIRST, ahead_s=-3.5),
+    NodeLost(**NODE, node_epoch=FIRST, silent_s=99.0, patience_s=90.0),
+    joined(()),
+    NodeDrained(**NODE, node_epoch=FIRST, drain_s=9),  # of the life before
+    NodeUndrainAsked(at=BEGIN, node_id=N1),
+    NodeDrainAsked(at=BEGIN, node_id=N1, reason="old", cause=DrainCause.RETIRE),
+    NodeRetired(**NODE, node_epoch=SECOND),
+    NodeUndrainAsked(at=BEGIN, node_id=N1),
+]
+
+
+async def test_drains_and_windows_are_in_the_table_as_they_are_in_the_fold(pool: Pool) -> None:
+    """By the same rules, after each word, in whatever life; written and read back."""
+    records = recorded(WORDS)
+    cluster = Cluster()
+    async with pool.acquire() as conn:
+        for end, record in enumerate(records, 1):
+            cluster = evolve(cluster, record)
+            await fill(conn, schema.LIVE, [records[:end]])
+            row = await node_view.node(conn, "n1")
+            assert row is not None
+            fitness = cluster.nodes[N1].fitness
+            assert (row.drain, row.windows or ()) == (fitness.drain, fitness.windows), record.event
+            assert (row.retired_at is not None) == fitness.retired
+            if end == 3:
+                assert row.drain is not None
+                assert (row.drain.by, row.drain.reason, row.drain.done) == ("api:ops", "fan", True)
+            if end == 8:
+                assert (row.ahead_s, row.patience_s) == (-3.5, 90.0)
+    assert fitness.retired

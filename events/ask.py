@@ -339,6 +339,21 @@ class Entitled(msgspec.Struct, frozen=True, kw_only=True):
     queues: dict[str, dict[str, int]] = {}  # by name and GPU type: GPUs; without those that may claim none
 
 
+class RollAsk(msgspec.Struct, frozen=True, kw_only=True):
+    """Close this chapter of the log, and go on in the next. Sent on `roll`, done by any control plane that is awake."""
+
+    by: str = ""  # who asks
+
+
+class RollAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """The chapter that was closed, and the next; or why not."""
+
+    closed: Position = START  # of the last record of the one; `START`: it was not closed
+    opened: Position = START  # of the first record of the other
+    gap_s: float = 0.0  # for how long nothing was written
+    message: str = ""  # why not
+
+
 class DryRunAsk(msgspec.Struct, frozen=True, kw_only=True):
     """What would become of this job, were it submitted now? Sent on `dry_run`, answered by any control plane."""
 

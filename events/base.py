@@ -63,7 +63,10 @@ def job_id_of(run_id: RunId) -> JobId:
 
 
 class Family(NamedTuple):
-    """A kind of subject under `muster.<cell>.ev`: its name, the event fields that make its tokens, who may write it."""
+    """A kind of subject under `muster.<cell>.ev`: its name, the event fields that make its tokens, who may write it.
+
+    The record that closes a chapter is beside it, on `muster.<cell>.chapter.<number>`: all below `ev` is in the open one.
+    """
 
     name: str
     tokens: tuple[str, ...]
@@ -84,6 +87,7 @@ ACCOUNTS: Final = Family("accounts", (), "gate")
 PRICES: Final = Family("prices", (), "gate")
 PERIOD: Final = Family("period", (), "control")
 ALARMS: Final = Family("alarms", (), "control")
+CHAPTER: Final = Family("chapter", ("chapter",), "control")
 
 
 class Event(msgspec.Struct, kw_only=True, frozen=True, gc=False, tag_field="type"):

@@ -13,6 +13,7 @@ import msgspec
 from events import (
     accounts,
     alarm,
+    chapter,
     credit,
     fleet,
     gpu,
@@ -88,6 +89,8 @@ AnyEvent = (
     | head.LogFounded
     | head.LeadershipTaken
     | head.RoundDecided
+    | chapter.ChapterOpened
+    | chapter.ChapterClosed
     | policy.PolicySet
     | queues.QueuesSet
     | accounts.AccountsSet

@@ -63,10 +63,23 @@ class Subjects(NamedTuple):
         """Before the family of every event; ends with a dot."""
         return f"muster.{self.cell}.ev."
 
+    def short(self, subject: str) -> str:
+        """The subject of a record as `Recorded` has it."""
+        return subject.removeprefix(self.events_prefix).removeprefix(f"muster.{self.cell}.")
+
     @property
     def head(self) -> str:
         """The control plane's own: the fence of its appends."""
         return f"muster.{self.cell}.ev.head"
+
+    def closing(self, chapter: int) -> str:
+        """Where the record is that closes a chapter, and nothing else: its stream listens there once it takes no more."""
+        return f"muster.{self.cell}.chapter.{chapter}"
+
+    @property
+    def closings(self) -> str:
+        """Where all chapters are closed."""
+        return f"muster.{self.cell}.chapter.*"
 
     @property
     def moved(self) -> str:
@@ -87,6 +100,11 @@ class Subjects(NamedTuple):
     def entitled(self) -> str:
         """Where control planes answer `EntitledAsk`."""
         return f"muster.{self.cell}.entitled"
+
+    @property
+    def roll(self) -> str:
+        """Where control planes answer `RollAsk`."""
+        return f"muster.{self.cell}.roll"
 
     @property
     def asks(self) -> str:

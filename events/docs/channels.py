@@ -2,9 +2,9 @@
 
 from typing import Any, Final, NamedTuple
 
-from events import accounts, alarm, credit, fleet, head, job, node, operator, period, policy, prices, queues, teller
-from events.ask import Answer, Ask, DryRun, DryRunAsk, Entitled, EntitledAsk, OperatorAsk, Report, Why, WhyAsk
-from events.base import Event, Family
+from events import accounts, alarm, chapter, credit, fleet, head, job, node, operator, period, policy, prices, queues, teller
+from events.ask import Answer, Ask, DryRun, DryRunAsk, Entitled, EntitledAsk, OperatorAsk, Report, RollAnswer, RollAsk, Why, WhyAsk
+from events.base import CHAPTER, Event, Family
 from events.codec import TYPES
 from events.desired import Desired, Heartbeat
 from events.docs.source import says
@@ -24,6 +24,7 @@ PARAMETERS: Final = {
     "account": "An account of credits",
     "ask_id": "What an operator asks of an account: `a` and 13 characters, from the account and the idempotency key",
     "name": "A node, or a control plane by its instance",
+    "chapter": "A chapter of the log, from 1",
 }
 
 
@@ -98,6 +99,7 @@ FAMILY_MODULES: Final = {
     "credit": credit,
     "period": period,
     "alarms": alarm,
+    "chapter": chapter,
 }
 WRITERS: Final = {"gate": "the gate", "control": "the control plane"}
 
@@ -114,7 +116,8 @@ def types_of(family: Family) -> tuple[type[Event], ...]:
 
 def family_subject_form(family: Family) -> str:
     """The subject of a family, with its tokens as parameters."""
-    return ".".join(["muster.{cell}.ev", family.name, *(f"{{{token}}}" for token in family.tokens)])
+    above = "muster.{cell}" if family is CHAPTER else "muster.{cell}.ev"  # the stream of a closed one listens only there
+    return ".".join([above, family.name, *(f"{{{token}}}" for token in family.tokens)])
 
 
 def _family_channel(family: Family) -> Channel:
@@ -251,6 +254,18 @@ OTHERS: Final = (
         queue="entitled",
         sends=False,
     ),
+    Channel(
+        name="roll",
+        subject=_form(_S.roll),
+        says="An operator goes on in another chapter of the log. A control plane closes this one and answers when the next is open.",
+        written="the API",
+        read="control planes",
+        carries=RollAsk,
+        schema="roll_ask",
+        answer="roll_answer",
+        queue="roll",
+        sends=False,
+    ),
 )
 
 CHANNELS: Final = (*(_family_channel(family) for family in families()), *OTHERS)
@@ -269,4 +284,6 @@ BARE: Final[dict[str, Any]] = {
     "dry_run": DryRun,
     "entitled_ask": EntitledAsk,
     "entitled": Entitled,
+    "roll_ask": RollAsk,
+    "roll_answer": RollAnswer,
 }

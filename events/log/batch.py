@@ -3,26 +3,20 @@
 import asyncio
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, NamedTuple
 from uuid import uuid4
 
 import nats.errors
 from nats.aio.client import Client
 
+from events.base import START, Position, chapter_of, position_of, sequence_of, spelled
 from events.codec import CONTENT_TYPE
-from events.log.port import Conflict, Unfit, Unknown
-from events.log.server import (
-    NatsWay,
-    NoAnswer,
-    NotSent,
-    Raw,
-    Refusal,
-    answered,
-    record_of,
-    request,
-    standing_of,
-)
+from events.log.chapters import Chapters, Newest
+from events.log.port import Conflict, Shut, Unfit, Unknown
+from events.log.server import NatsWay, NoAnswer, NotSent, Raw, Refusal, answered, record_of, request
 from events.log.writing import Writing
+from events.subjects import events_stream
 
 WRITERS_MAX: Final = 16  # batches in flight; the server takes 50 a stream
 TRIES_MAX: Final = 8
@@ -32,16 +26,22 @@ ANSWER_S: Final = 2.0  # for the server to commit
 ANSWER_PER_MESSAGE_S: Final = 0.000_2  # more for each message
 RESOLVE_S: Final = 1.0  # to find out what became of a batch whose answer did not come
 RESOLVE_EVERY_S: Final = 0.05
+OPENING_S: Final = 0.01  # before trying again while the next chapter opens
 PASS_EVERY: Final = 256  # messages, after which the connection may send and others run
 
 FENCE: Final = "Nats-Expected-Last-Subject-Sequence"
+STREAM: Final = "Nats-Expected-Stream"
 PLAIN: Final = {"Content-Type": CONTENT_TYPE}
 
+AWAY: Final = "log_away"  # the code of an `Unknown` where nothing was sent
 MOVED: Final = 10071
+OTHER_STREAM: Final = 10060
 IN_FLIGHT: Final = 10164
 INCOMPLETE: Final = 10176
 TOO_MANY: Final = 10210
-AGAIN: Final = frozenset({IN_FLIGHT, INCOMPLETE, TOO_MANY})  # nothing was written, and trying again may help
+AGAIN: Final = frozenset(
+    {IN_FLIGHT, INCOMPLETE, TOO_MANY, OTHER_STREAM}
+)  # nothing was written, and trying again may help
 UNFIT: Final = {
     10174: "Set allow_atomic on the stream.",
     10199: "Set jetstream.limits.batch.max_msgs to 20000 on every server.",
@@ -58,49 +58,101 @@ class Chance(NamedTuple):
 CHANCE: Final = Chance(lambda: uuid4().hex, random.random)
 
 
+class Sent(NamedTuple):
+    """How a batch was sent."""
+
+    chapter: int
+    batch: str
+    known: int  # a sequence that the chapter had reached before
+
+
 class Batches:
-    """Writes batches into a stream. Several may be under way at once.
+    """Writes batches into the newest chapter. Several may be under way at once.
 
     No message has a `Nats-Msg-Id`: the server knows one for minutes only, drops another payload under the same id
     silently, refuses a whole batch for one repeat, and answers a repeat differently with one replica and with three.
     What must not happen twice is fenced by the sequence of its subject, which holds for ever.
+
+    Every batch names the stream that it is meant for, and no other takes it: a fence that was made for one chapter is
+    never held against the next, and a batch that is not in its chapter once that is closed was never written.
     """
 
-    def __init__(self, nc: Client, stream: str, chance: Chance = CHANCE) -> None:
+    def __init__(self, nc: Client, chapters: Chapters, chance: Chance = CHANCE) -> None:
         self._nc = nc
         self._way = NatsWay(nc)
-        self._stream = stream
+        self._chapters = chapters
         self._chance = chance
         self._writers = asyncio.Semaphore(WRITERS_MAX)
-        self._known = 0  # a sequence that the stream had reached before all that is now under way
+        self._known = START  # a position that the log had reached before all that is now under way
 
-    async def write(self, writings: list[Writing], key: int = 0) -> int:
-        """The sequence of the last; they are consecutive.
+    async def write(self, writings: list[Writing], key: int = 0, *, patient: bool = True) -> Position:
+        """The position of the last; they are consecutive.
 
-        `key` is the writing whose subject tells what became of all when no answer came.
-        Raises `Conflict` when one is fenced and its subject has moved, `Unknown` when it cannot be told, `Unfit`.
+        `key` is the writing whose subject tells what became of all when no answer came. While one chapter is closed
+        and the next is not open, the `patient` wait. Raises `Conflict` when one is fenced and its subject has moved,
+        `Unknown` when it cannot be told, `Shut`, `Unfit`.
         """
         async with self._writers:
             if not self._known:
-                self._known = await self._end()
-            sequence = await self._write(writings, key, self._known)
-        self._known = max(self._known, sequence)
-        return sequence
+                newest = await self._newest()
+                self._known = position_of(newest.chapter, newest.last)
+            position = await self._write(writings, key, patient=patient)
+        self._known = max(self._known, position)
+        return position
 
-    async def _write(self, writings: list[Writing], key: int, known: int) -> int:
+    async def _write(self, writings: list[Writing], key: int, *, patient: bool) -> Position:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _wait_s(writings)
-        attempt = 0
+        attempt = looked = 0
         while True:
+            chapter = await self._chapter_for(writings)
+            if looked != chapter:  # what older ones hold never changes
+                await self._assert_expected(writings, chapter)
+                looked = chapter
             attempt += 1
-            batch = self._chance.name()
             try:
-                return await self._send(writings, batch)
+                return await self._try(writings, key, chapter)
             except (Refusal, NotSent) as error:
-                last_try = attempt == TRIES_MAX or loop.time() > deadline
+                overdue = loop.time() > deadline
+                if isinstance(error, NotSent) or error.code == OTHER_STREAM:
+                    with suppress(NoAnswer):
+                        newest = await self._chapters.newest()
+                        if newest.chapter != chapter:
+                            continue
+                        if not newest.takes:
+                            if overdue or not patient:
+                                raise Shut("A chapter of the log is being closed.", code=AWAY) from error
+                            attempt = 0
+                            await asyncio.sleep(OPENING_S)
+                            continue
+                last_try = attempt == TRIES_MAX or overdue
                 await asyncio.sleep(self._back_off_s(error, attempt, last_try=last_try))
-            except NoAnswer as error:
-                return await self._resolve(writings, key, batch, known, error)
+
+    async def _chapter_for(self, writings: list[Writing]) -> int:
+        """The chapter that these go into: the newest. It was seen at least where what they expect lies in it."""
+        expected = max((chapter_of(writing.expected) for writing in writings if writing.expected), default=0)
+        if expected > self._chapters.seen:
+            await self._newest()
+            if expected > self._chapters.seen:
+                raise Conflict(f"There is no chapter {expected}.", code="log_moved")
+        return self._chapters.seen
+
+    async def _assert_expected(self, writings: list[Writing], chapter: int) -> None:
+        """Raises `Conflict` unless closed chapters hold what is expected of them, which no fence in this one can see."""
+        older = {
+            writing.subject: writing.expected
+            for writing in writings
+            if writing.expected is not None and chapter_of(writing.expected) < chapter
+        }
+        if not older or chapter == 1:
+            return
+        try:
+            lasts = await self._chapters.lasts(older, before=chapter)
+        except NoAnswer as error:
+            raise Unknown(f"Closed chapters did not answer, and nothing was sent: {error}.", code=AWAY) from error
+        for subject, expected in older.items():
+            if (actual := lasts.get(subject, START)) != expected:
+                raise Conflict(f"The log has moved on: {subject} is at {spelled(actual)}.", code="log_moved")
 
     def _back_off_s(self, error: Refusal | NotSent, attempt: int, *, last_try: bool) -> float:
         """How long to wait where trying again may help: nothing was written. Raises what else it means."""
@@ -114,20 +166,32 @@ class Batches:
         if last_try and code == IN_FLIGHT:
             raise Conflict("Others keep writing to the same subject.", code="log_contended") from error
         if last_try:
-            raise Unknown(f"The log took nothing in {attempt} tries: {error}.", code="log_away") from error
+            raise Unknown(f"The log took nothing in {attempt} tries: {error}.", code=AWAY) from error
         return min(BACK_OFF_S * 2.0**attempt, BACK_OFF_MAX_S) * (0.5 + self._chance.fraction() / 2)
 
-    async def _send(self, writings: list[Writing], batch: str) -> int:
+    async def _try(self, writings: list[Writing], key: int, chapter: int) -> Position:
+        """The position of the last. Raises `Refusal`, `NotSent`: nothing was written; and what `_resolve` raises."""
+        batch = self._chance.name()
+        known = self._known if chapter_of(self._known) == chapter else START
+        try:
+            return position_of(chapter, await self._send(writings, batch, chapter))
+        except NotSent:
+            raise
+        except NoAnswer as error:
+            return await self._resolve(writings, key, Sent(chapter, batch, sequence_of(known)), error)
+
+    async def _send(self, writings: list[Writing], batch: str, chapter: int) -> int:
         """The sequence of the last. Raises `Refusal`, `NotSent`: nothing was written; `NoAnswer`: it may have been."""
         *before, last = writings
         wait_s = _wait_s(writings)
+        fence = _fence(last, chapter) | {STREAM: events_stream(chapter)}
         if not before:
-            return await self._commit(last, dict(PLAIN), wait_s)
+            return await self._commit(last, PLAIN | fence, wait_s)
         headers = {**PLAIN, "Nats-Batch-Id": batch}
         try:
             for n, writing in enumerate(before, 1):
                 headers["Nats-Batch-Sequence"] = str(n)
-                mine = headers if writing.expected is None else {**headers, FENCE: str(writing.expected)}
+                mine = headers if writing.expected is None else headers | _fence(writing, chapter)
                 if n == 1:  # asks whether the stream takes batches at all; the answer is empty when it does
                     if data := await request(self._nc, writing.subject, writing.payload, headers=mine, wait_s=wait_s):
                         answered(data)
@@ -139,41 +203,41 @@ class Batches:
             # Without its last message a batch is never written.
             raise NotSent(f"batch not sent: {type(error).__name__}") from error
         headers |= {"Nats-Batch-Sequence": str(len(writings)), "Nats-Batch-Commit": "1"}
-        return await self._commit(last, headers, wait_s)
+        return await self._commit(last, headers | fence, wait_s)
 
     async def _commit(self, writing: Writing, headers: dict[str, str], wait_s: float) -> int:
-        if writing.expected is not None:
-            headers[FENCE] = str(writing.expected)
         answer = answered(await request(self._nc, writing.subject, writing.payload, headers=headers, wait_s=wait_s))
         sequence: int = answer["seq"]
         return sequence
 
-    async def _end(self) -> int:
+    async def _newest(self) -> Newest:
         try:
-            return (await standing_of(self._way, self._stream)).last
+            return await self._chapters.newest()
         except NoAnswer as error:
-            raise Unknown(f"The log did not answer, and nothing was sent: {error}.", code="log_away") from error
+            raise Unknown(f"The log did not answer, and nothing was sent: {error}.", code=AWAY) from error
 
-    async def _resolve(self, writings: list[Writing], key: int, batch: str, known: int, lost: NoAnswer) -> int:
-        """The sequence of the last when the leader has our batch. Never sends anything.
+    async def _resolve(self, writings: list[Writing], key: int, sent: Sent, lost: NoAnswer) -> Position:
+        """The position of the last when the leader has our batch. Never sends anything.
 
-        Raises `Conflict` when another came first where ours was fenced, so that ours can never be written; else
-        `Unknown`: it may still be under way.
+        Raises `NotSent` when its chapter was closed without it, `Conflict` when another came first where ours was
+        fenced: either way ours can never be written; else `Unknown`: it may still be under way.
         """
-        writing = writings[key]
-        since = known if writing.expected is None else writing.expected
+        writing, stream = writings[key], events_stream(sent.chapter)
+        since = sent.known if writing.expected is None else _expected(writing, sent.chapter)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + RESOLVE_S
         while loop.time() < deadline:
             try:
-                query = {"seq": since + 1, "next_by_subj": writing.subject}
-                raw = await record_of(self._way, self._stream, query)
+                closed = (await self._chapters.newest()).chapter > sent.chapter  # before looking: it holds for ever
+                raw = await record_of(self._way, stream, {"seq": since + 1, "next_by_subj": writing.subject})
             except NoAnswer:
-                raw = None
+                raw, closed = None, False
+            if raw is None and closed:
+                raise NotSent("its chapter was closed without it") from lost
             if raw is None:
                 await asyncio.sleep(RESOLVE_EVERY_S)
-            elif _is_ours(raw, writing, batch if len(writings) > 1 else ""):
-                return raw.sequence + len(writings) - 1 - key
+            elif _is_ours(raw, writing, sent.batch if len(writings) > 1 else ""):
+                return position_of(sent.chapter, raw.sequence + len(writings) - 1 - key)
             elif writing.expected is not None:
                 raise Conflict("The log has moved on, and no answer said so.", code="log_moved") from lost
             else:
@@ -183,6 +247,16 @@ class Batches:
             code="log_unknown",
             hint="Read on: what holds is in the log.",
         ) from lost
+
+
+def _expected(writing: Writing, chapter: int) -> int:
+    """The sequence in this chapter that is expected of the last record on the subject; 0 where it has none here."""
+    assert writing.expected is not None
+    return sequence_of(writing.expected) if chapter_of(writing.expected) == chapter else 0
+
+
+def _fence(writing: Writing, chapter: int) -> dict[str, str]:
+    return {} if writing.expected is None else {FENCE: str(_expected(writing, chapter))}
 
 
 def _wait_s(writings: list[Writing]) -> float:

@@ -5,18 +5,19 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
 
-from events.base import START, Event, Position, Recorded, Stretch, position_of, sequence_of
-from events.codec import EPOCH, Codec
-from events.log.follow import sequence_after
-from events.log.port import QUIET_S, STRETCH_MAX, Broken, Conflict
-from events.log.writing import CHAPTER, Pen, Writing
+from events.base import START, Event, Position, Recorded, Stretch, chapter_of, position_of, sequence_of, spelled
+from events.chain import Chain, extended
+from events.chapter import ChapterClosed, ChapterOpened
+from events.codec import EPOCH, Codec, Stamp
+from events.log.port import QUIET_S, STRETCH_MAX, Broken, Conflict, Roll, Rolled
+from events.log.writing import Pen, Writing
 from events.subjects import Subjects
 
 
 class MemoryLog:
-    """A log that ends with the process. See `port.Log` for what it promises; `clock` says when a record is stored.
+    """A log that ends with the process. See `port.Log` and `port.Rolling` for what it promises.
 
-    The same calls give the same log. `stretch` reads it without a loop.
+    `clock` says when a record is stored. The same calls give the same log. `stretch` reads it without a loop.
     """
 
     def __init__(self, cell: str, clock: Callable[[], datetime], *, source: str = "musterbook") -> None:
@@ -25,17 +26,31 @@ class MemoryLog:
         self._clock = clock
         self._pen = Pen(self.subjects, self.codec, source)
         self._records: list[Recorded] = []
-        self._firsts: dict[str, int] = {}  # subject -> sequence of its first record
-        self._lasts: dict[str, int] = {}  # subject -> sequence of its last record
+        self._begins = [0]  # of each chapter: how many records are before it
+        self._firsts: dict[str, Position] = {}  # subject -> position of its first record
+        self._lasts: dict[str, Position] = {}  # subject -> position of its last record
         self._batches = 0
         self._moved = asyncio.Event()
 
     def stretch(self, after: Position = START, most: int = STRETCH_MAX) -> Stretch:
         """At most `most` records after a position."""
-        start = sequence_after(after) - 1
+        start = self._index(after) + 1 if after != START else 0
         if start > len(self._records):
-            raise Broken(f"The log ends at {len(self._records)}, not at {start} or later.", code="log_cut")
+            raise Broken(f"The log ends at {spelled(self._end)}, not at {spelled(after)} or later.", code="log_cut")
         return tuple(self._records[start : start + most])
+
+    def _index(self, position: Position) -> int:
+        """Of the record at a position; beyond all where there is none."""
+        chapter, sequence = chapter_of(position), sequence_of(position)
+        if not 1 <= chapter <= len(self._begins):
+            return len(self._records)
+        index = self._begins[chapter - 1] + sequence - 1
+        within = chapter == len(self._begins) or index < self._begins[chapter]
+        return index if within else len(self._records)
+
+    @property
+    def _end(self) -> Position:
+        return position_of(len(self._begins), len(self._records) - self._begins[-1])
 
     def write_raw(self, subject: str, payload: bytes) -> Position:
         """The position of bytes put on a subject below `muster.<cell>.ev.`, whatever they are: what no writer does."""
@@ -43,7 +58,7 @@ class MemoryLog:
 
     async def end(self) -> Position:
         """See `port.Reader`."""
-        return position_of(CHAPTER, len(self._records))
+        return self._end
 
     async def follow(self, after: Position, *, since: datetime = EPOCH) -> AsyncIterator[Stretch]:
         """See `port.Reader`."""
@@ -61,19 +76,16 @@ class MemoryLog:
 
     async def read(self, position: Position) -> Recorded | None:
         """See `port.Reader`."""
-        sequence = sequence_of(position)
-        known = position_of(CHAPTER, 1) <= position <= position_of(CHAPTER, len(self._records))
-        return self._records[sequence - 1] if known else None
+        index = self._index(position)
+        return self._records[index] if sequence_of(position) and index < len(self._records) else None
 
     async def first(self, subject: str) -> Recorded | None:
         """See `port.Reader`."""
-        sequence = self._firsts.get(self.subjects.events_prefix + subject)
-        return self._records[sequence - 1] if sequence else None
+        return await self.read(self._firsts.get(self.subjects.events_prefix + subject, START))
 
     async def last(self, subject: str) -> Recorded | None:
         """See `port.Reader`."""
-        sequence = self._lasts.get(self.subjects.events_prefix + subject)
-        return self._records[sequence - 1] if sequence else None
+        return await self.read(self._lasts.get(self.subjects.events_prefix + subject, START))
 
     async def append(self, events: Sequence[Event], *, after: Position) -> Position:
         """See `port.Log`."""
@@ -83,22 +95,60 @@ class MemoryLog:
         """See `port.Log`."""
         return self._write(self._pen.facts(facts, f"f{self._batches}"))
 
+    async def roll(self, chain: Chain, roll: Roll) -> Rolled:
+        """See `port.Rolling`."""
+        chapter = chapter_of(chain.position) or 1
+        if chapter == len(self._begins):
+            chain = self._extended(chain)
+            closed = ChapterClosed(
+                at=roll.at,
+                by=roll.by,
+                chapter=chapter,
+                log_id=roll.log_id,
+                records=chain.records,
+                size_bytes=chain.size_bytes,
+                digest=chain.digest.hex(),
+                cause=roll.cause,
+            )
+            self._put(self.subjects.closing(chapter), closed, "closed")
+            chain = self._extended(chain)
+            self._begins.append(len(self._records))
+            opened = ChapterOpened(
+                at=roll.at,
+                by=roll.by,
+                chapter=chapter + 1,
+                log_id=roll.log_id,
+                previous=chain.position,
+                digest=chain.digest.hex(),
+            )
+            self._put(self.subjects.head, opened, "opened")
+        return Rolled(self._records[self._begins[chapter] - 1].position, position_of(chapter + 1, 1), 0.0)
+
+    def _put(self, subject: str, event: Event, name: str) -> None:
+        stamp = Stamp(f"{self._end:x}-{name}", self._pen.source)
+        self._write([Writing(subject, self.codec.encode(event, stamp))])
+
+    def _extended(self, chain: Chain) -> Chain:
+        """The chain up to the end of the log."""
+        while stretch := self.stretch(chain.position):
+            chain = extended(chain, stretch)
+        return chain
+
     def _write(self, writings: list[Writing]) -> Position:
         for writing in writings:
-            actual = self._lasts.get(writing.subject, 0)
+            actual = self._lasts.get(writing.subject, START)
             if writing.expected not in {None, actual}:
-                raise Conflict(f"The log has moved on: {writing.subject} is at {actual}.", code="log_moved")
+                raise Conflict(f"The log has moved on: {writing.subject} is at {spelled(actual)}.", code="log_moved")
         self._batches += 1
         now = self._clock()
         at = max(now, self._records[-1].at) if self._records else now
         for writing in writings:
-            subject = writing.subject.removeprefix(self.subjects.events_prefix)
+            subject = self.subjects.short(writing.subject)
             event, identity = self.codec.decode(subject, writing.payload)
-            sequence = len(self._records) + 1
-            position = position_of(CHAPTER, sequence)
+            position = Position(self._end + 1)
             self._records.append(Recorded(event, position, at, identity, subject, writing.payload))
-            self._firsts.setdefault(writing.subject, sequence)
-            self._lasts[writing.subject] = sequence
+            self._firsts.setdefault(writing.subject, position)
+            self._lasts[writing.subject] = position
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()
         return self._records[-1].position

@@ -2,9 +2,11 @@
 
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from events.base import Event, Position, Recorded, Stretch
+from events.chain import Chain
+from events.chapter import RollCause
 from events.codec import EPOCH
 
 QUIET_S: Final = 0.1  # following yields an empty stretch when nothing came for this long
@@ -27,6 +29,10 @@ class Conflict(LogFault):
 
 class Unknown(LogFault):
     """No answer came: it is in the log, or it will be, or it never will. Read on; what holds is in the log."""
+
+
+class Shut(Unknown):
+    """The chapter is being closed and the next is not open yet: nothing was written. It goes on in a moment."""
 
 
 class Broken(LogFault):
@@ -71,7 +77,7 @@ class Log(Reader, Protocol):
     async def append(self, events: Sequence[Event], *, after: Position) -> Position:
         """The position of the last of `events`, now in the log in one batch, if `head` was at `after`.
 
-        The first event is on `head` and moves it. Raises `Conflict`, or `Unknown` when no answer came.
+        The first event is on `head` and moves it. Raises `Conflict`, `Unknown` when no answer came, or `Shut` at once.
         """
         ...
 
@@ -81,5 +87,34 @@ class Log(Reader, Protocol):
         Facts assume nothing, except that one with a key (`events.keyed`) is the first record of its subject, and that
         the last one there is what a `StandingDocument` replaces.
         Raises `Conflict` when one of those is not, or `Unknown` when no answer came.
+        """
+        ...
+
+
+class Roll(NamedTuple):
+    """What is said of a chapter when it is closed."""
+
+    log_id: str
+    at: datetime
+    cause: RollCause = RollCause.ASKED
+    by: str = ""  # who asked
+
+
+class Rolled(NamedTuple):
+    """A chapter that was closed, and the next."""
+
+    closed: Position  # of the last record of the one
+    opened: Position  # of the first record of the other
+    gap_s: float  # for how long nothing was written
+
+
+class Rolling(Protocol):
+    """Goes on in another chapter of the log. Only the control plane holds one."""
+
+    async def roll(self, chain: Chain, roll: Roll) -> Rolled:
+        """The chapter in which `chain` ends is closed, and the next is open. Any number may do this at once.
+
+        `chain` should end near the end of the log: what follows it is read while nothing can be written.
+        Raises `Unknown` when a server does not answer: call again, then it is finished.
         """
         ...

@@ -48,6 +48,7 @@ class Standing(NamedTuple):
 
     created: str  # tells it from another of the same name; empty when there is none
     last: int  # sequence
+    subjects: tuple[str, ...] = ()  # where it listens
 
 
 class Way(Protocol):
@@ -66,8 +67,8 @@ class Way(Protocol):
         """The answer of the server. Raises `NoAnswer`."""
         ...
 
-    async def get(self, stream: str, sequence: int, count: int) -> list[Raw]:
-        """At most `count` records from `sequence` on, empty at the end of the stream. Raises `NoAnswer`."""
+    async def get(self, stream: str, query: bytes) -> list[Raw]:
+        """The records that a direct get finds, such as `direct_get`; empty where there are none. Raises `NoAnswer`."""
         ...
 
 
@@ -106,11 +107,11 @@ async def standing_of(way: Way, stream: str) -> Standing:
         if refusal.code == NO_STREAM:
             return Standing("", 0)
         raise NoAnswer(str(refusal)) from refusal
-    return Standing(info["created"], info["state"]["last_seq"])
+    return Standing(info["created"], info["state"]["last_seq"], tuple(info["config"].get("subjects", ())))
 
 
 def direct_get(sequence: int, count: int) -> bytes:
-    """The body of a batched direct get."""
+    """Asks for at most `count` records from `sequence` on."""
     return b'{"seq":%d,"batch":%d,"max_bytes":%d}' % (sequence, count, GET_BYTES_MAX)
 
 
@@ -148,7 +149,7 @@ class NatsWay:
         """See `Way`."""
         return await request(self.nc, subject, body)
 
-    async def get(self, stream: str, sequence: int, count: int) -> list[Raw]:
+    async def get(self, stream: str, query: bytes) -> list[Raw]:
         """See `Way`."""
         found: list[Raw] = []
         end: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -173,7 +174,7 @@ class NatsWay:
             # No limits: what comes was asked for, and is bounded by the request.
             subscription = await self.nc.subscribe(inbox, cb=take, pending_msgs_limit=0, pending_bytes_limit=0)
             try:
-                await self.nc.publish(f"$JS.API.DIRECT.GET.{stream}", direct_get(sequence, count), reply=inbox)
+                await self.nc.publish(f"$JS.API.DIRECT.GET.{stream}", query, reply=inbox)
                 async with asyncio.timeout(ASK_S):
                     status = await end
             finally:

@@ -10,13 +10,15 @@ import msgspec
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from events.base import Position, position_of
+from events.base import START, Position, position_of
+from events.chapter import ChapterClosed
 from events.codec import Codec
 from events.head import LogFounded
 from events.log.batch import FENCE, PLAIN
+from events.log.follow import JetStreamReader, linked
 from events.log.port import BATCH_MAX, Broken, Unfit, Unknown
 from events.log.server import NatsWay, NoAnswer, Raw, Refusal, answered, ask, record_of, request
-from events.log.writing import CHAPTER, Pen
+from events.log.writing import Pen
 from events.subjects import CELL_DEFAULT, DESIRED_STREAM, HEARTBEATS_STREAM, LOGS_STREAM, Subjects, events_stream
 
 LEASE_STREAM: Final = "KV_LEASE"  # as JetStream names the stream of a bucket
@@ -76,7 +78,7 @@ async def found(nc: Client, settings: StreamSettings, *, log_id: Callable[[], st
     try:
         async with asyncio.timeout(FOUND_S):
             for config in wanted(settings):
-                await _create(way, config)
+                await create(way, config)
             await _first_record(nc, settings, log_id)
     except TimeoutError as error:
         raise Unknown(
@@ -97,16 +99,22 @@ async def check(nc: Client, settings: StreamSettings, *, trial: bool = False) ->
     way = NatsWay(nc)
     try:
         _fit_server(nc, await ask(way, "INFO"))
-        for config in wanted(settings):
+        first, *others = wanted(settings)
+        reader = JetStreamReader(nc, settings.cell)
+        newest = await reader.chapters.newest()
+        for chapter in range(1, newest.chapter + 1):
+            takes = newest.takes and chapter == newest.chapter
+            subjects = first["subjects"] if takes else [reader.subjects.closing(chapter)]
+            await _fit_stream(way, first | {"name": events_stream(chapter), "subjects": subjects})
+            await _fit_link(way, reader, chapter)
+        for config in others:
             await _fit_stream(way, config)
-        if trial:
+        if trial and newest.takes:
             await _fit_batches(nc, settings)
-        stream = events_stream(CHAPTER)
-        first = await record_of(way, stream, {"seq": 1})
-        end = (await ask(way, f"STREAM.INFO.{stream}"))["state"]["last_seq"]
+        founding = await record_of(way, events_stream(1), {"seq": 1})
     except (NoAnswer, Refusal) as error:
         raise Unknown(f"The server did not say how the log is: {error}.", code="log_away") from error
-    return _founded(first, settings, position_of(CHAPTER, end), _version(nc))
+    return _founded(founding, settings, position_of(newest.chapter, newest.last), _version(nc))
 
 
 async def check_servers(system: Client, servers: int = 1) -> None:
@@ -144,12 +152,12 @@ async def check_servers(system: Client, servers: int = 1) -> None:
 
 
 def wanted(settings: StreamSettings) -> list[dict[str, Any]]:
-    """The settings of all streams of a cell, as the JetStream API has them."""
+    """The settings of all streams of a new cell, as the JetStream API has them; that of the log's first chapter first."""
     cell = f"muster.{settings.cell}"
     file = {"storage": "file", "retention": "limits", "num_replicas": settings.replicas, "allow_direct": True}
     # Bookkeeping that the log makes again: no fsync each. The server offers that for one replica only.
     lazy = file | ({"persist_mode": "async"} if settings.replicas == 1 else {})
-    events: dict[str, Any] = {"name": events_stream(CHAPTER), "subjects": [f"{cell}.ev.>"], "discard": "new"}
+    events: dict[str, Any] = {"name": events_stream(1), "subjects": [f"{cell}.ev.>"], "discard": "new"}
     heartbeats: dict[str, Any] = {"name": HEARTBEATS_STREAM, "subjects": [f"{cell}.hb.*"], "discard": "old"}
     desired: dict[str, Any] = {"name": DESIRED_STREAM, "subjects": [f"{cell}.desired.*"], "discard": "old"}
     logs: dict[str, Any] = {"name": LOGS_STREAM, "subjects": [f"{cell}.log.>"], "discard": "old"}
@@ -164,8 +172,8 @@ def wanted(settings: StreamSettings) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-async def _create(way: NatsWay, config: Mapping[str, Any]) -> None:
-    """The stream is there, ours or, where the name is taken, one that the check then judges."""
+async def create(way: NatsWay, config: Mapping[str, Any]) -> None:
+    """The stream is there, ours or, where the name is taken, one that a check then judges. Raises `Unfit`."""
     while True:
         try:
             await ask(way, f"STREAM.CREATE.{config['name']}", config)
@@ -185,7 +193,7 @@ async def _create(way: NatsWay, config: Mapping[str, Any]) -> None:
 async def _first_record(nc: Client, settings: StreamSettings, log_id: Callable[[], str]) -> None:
     """The log has a first record: `LogFounded`, ours or another's."""
     way = NatsWay(nc)
-    stream = events_stream(CHAPTER)
+    stream = events_stream(1)
     while True:
         try:
             info = await ask(way, f"STREAM.INFO.{stream}")
@@ -193,7 +201,7 @@ async def _first_record(nc: Client, settings: StreamSettings, log_id: Callable[[
                 return
             # The server's own time, as the founder's clock has no part in it.
             event = LogFounded(at=datetime.fromisoformat(info["created"]), log_id=log_id(), cell=settings.cell)
-            writing = Pen(Subjects(settings.cell), Codec(), "musterbook").decided([event], Position(0))[0]
+            writing = Pen(Subjects(settings.cell), Codec(), "musterbook").decided([event], START)[0]
             headers = PLAIN | {FENCE: "0", "Nats-Expected-Last-Sequence": "0"}  # the first of all, not of `head` only
             answered(await request(nc, writing.subject, writing.payload, headers=headers))
         except Refusal as refusal:
@@ -253,6 +261,22 @@ def differences(config: Mapping[str, Any], actual: Mapping[str, Any]) -> list[st
         for key, want, have in pairs
         if want != have and not (want in UNSET and have in UNSET)
     ]
+
+
+async def _fit_link(way: NatsWay, reader: JetStreamReader, chapter: int) -> None:
+    """Raises `Broken` unless the chapter begins where the one before it ended. What they hold is not looked at."""
+    if chapter == 1:
+        return
+    stream = events_stream(chapter - 1)
+    end = (await ask(way, f"STREAM.INFO.{stream}"))["state"]["last_seq"]
+    last, first = [await reader.read(position) for position in (position_of(chapter - 1, end), position_of(chapter, 1))]
+    if last is None or not isinstance(last.event, ChapterClosed) or first is None:
+        raise Broken(
+            f"Chapter {chapter - 1} does not end with its closing.",
+            code="log_unlinked",
+            hint="Another program wrote to its stream, or it was restored in part.",
+        )
+    linked(last.position, first)
 
 
 async def _fit_batches(nc: Client, settings: StreamSettings) -> None:

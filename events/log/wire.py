@@ -12,7 +12,7 @@ import msgspec
 from events.log.follow import LogReader
 from events.log.frames import Reply, Socket
 from events.log.port import Unfit
-from events.log.server import ASK_S, NoAnswer, Raw, direct_get, finished
+from events.log.server import ASK_S, NoAnswer, Raw, finished
 from events.subjects import CELL_DEFAULT, Subjects
 
 CONNECT_S: Final = 2.0
@@ -49,9 +49,9 @@ class WireWay:
             raise NoAnswer(f"{subject}: status {status}")
         return data
 
-    async def get(self, stream: str, sequence: int, count: int) -> list[Raw]:
+    async def get(self, stream: str, query: bytes) -> list[Raw]:
         """See `server.Way`."""
-        reply, status, _ = await self._asked(f"$JS.API.DIRECT.GET.{stream}", direct_get(sequence, count))
+        reply, status, _ = await self._asked(f"$JS.API.DIRECT.GET.{stream}", query)
         return finished(reply.found, status)
 
     async def _asked(self, subject: str, body: bytes) -> tuple[Reply, str, bytes]:

@@ -1,15 +1,13 @@
 """What an append and a record write: subjects, bytes, ids and fences, the same for every log."""
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from events.base import HEAD, Event, Position, StandingDocument, chapter_of, sequence_of
+from events.base import HEAD, START, Event, Position, StandingDocument
 from events.codec import Codec, Stamp
 from events.keyed import Keyed
 from events.log.port import BATCH_MAX, Conflict
 from events.subjects import Subjects, family_subject
-
-CHAPTER: Final = 1  # the only one so far
 
 
 class Writing(NamedTuple):
@@ -17,7 +15,7 @@ class Writing(NamedTuple):
 
     subject: str
     payload: bytes
-    expected: int | None = None  # sequence of the last record on the subject; None: whatever it is
+    expected: Position | None = None  # of the last record on the subject; `START`: there is none; None: whatever it is
 
 
 class Pen(NamedTuple):
@@ -35,10 +33,9 @@ class Pen(NamedTuple):
         assert events, "an append has at least the record on head"
         assert events[0].family is HEAD, "the first event of an append is the record on head"
         assert all(event.family is not HEAD for event in events[1:]), "an append has one record on head"
-        assert chapter_of(after) in {0, CHAPTER}, after
         name = f"{after:x}"
         first, *others = self._written(events, name, cause=f"{name}-0")
-        return [first._replace(expected=sequence_of(after)), *others]
+        return [first._replace(expected=after), *others]
 
     def facts(self, facts: Sequence[Event], name: str) -> list[Writing]:
         """What recording facts writes; `name` never came before. Raises `Conflict` where a batch contradicts itself."""
@@ -50,11 +47,11 @@ class Pen(NamedTuple):
             if isinstance(fact, Keyed):
                 if subject in seen:
                     raise Conflict(f"{subject} is not new in its own batch.", code="log_submitted_late")
-                writings[n] = writings[n]._replace(expected=0)
+                writings[n] = writings[n]._replace(expected=START)
             elif isinstance(fact, StandingDocument) and fact.replaces is not None:
                 if subject in seen:
                     raise Conflict(f"{subject} is set twice in one batch.", code="log_document_twice")
-                writings[n] = writings[n]._replace(expected=sequence_of(fact.replaces))
+                writings[n] = writings[n]._replace(expected=fact.replaces)
             seen.add(subject)
         return writings
 

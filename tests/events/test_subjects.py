@@ -92,7 +92,7 @@ def test_an_event_belongs_on_the_subject_of_its_own_ids(event: object) -> None:
     tokens = family_subject(event).split(".")
 
     assert tokens[0] == event.family.name
-    assert tokens[1:] == [getattr(event, name) for name in event.family.tokens]
+    assert tokens[1:] == [str(getattr(event, name)) for name in event.family.tokens]
 
 
 @given(chapter=st.integers(1, 2**22), sequence=st.integers(1, 2**40 - 1))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from referencing import Registry
 
-from events.base import Event
+from events.base import CHAPTER, Event
 from events.codec import TYPES, Codec, type_of
 from events.docs.__main__ import FOLDER, documents, main, stale, write
 from events.docs.asyncapi import asyncapi
@@ -150,7 +150,8 @@ def test_every_event_has_a_channel_that_its_subject_fits(event: Event) -> None:
     (channel,) = [c for c in CHANNELS if isinstance(c.carries, tuple) and type(event) in c.carries]
     tokens = {name: getattr(event, name) for name in event.family.tokens}
 
-    assert channel.subject.format(cell="main", **tokens) == Subjects("main").events_prefix + family_subject(event)
+    assert Subjects("main").short(channel.subject.format(cell="main", **tokens)) == family_subject(event)
+    assert channel.subject.startswith("muster.{cell}.ev.") == (event.family is not CHAPTER)
 
 
 def test_every_subject_of_a_cell_has_a_channel() -> None:

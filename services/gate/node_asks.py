@@ -75,7 +75,12 @@ class NodeAsks:
         ) is not None:
             return refused
         before = [last[family_subject(fact)] for fact in facts]
-        news = [fact for fact, one in zip(facts, before, strict=True) if _is_news(fact, one.event if one else None)]
+        news = [
+            fact
+            for fact, one in zip(facts, before, strict=True)
+            if _is_news(fact, one.event if one else None)
+            or _ends_what_came_since(fact, one, last[f"fleet.{fact.node_id}"])
+        ]
         if not news:
             positions: list[Position] = [one.position for one in before if one]
             return Accepted(position=max(positions, default=START), repeated=True)
@@ -162,6 +167,13 @@ def _is_news(fact: OperatorEvent, last: Event | None) -> bool:
         past = said.deadline is not None and max(said.deadline, last.deadline) <= fact.at
         said = msgspec.structs.replace(said, deadline=last.deadline) if past else said  # it is over either way
     return said != last
+
+
+def _ends_what_came_since(fact: OperatorEvent, before: Recorded | None, fleet: Recorded | None) -> bool:
+    """Whether it may end a drain of the control plane's own, which has spoken of the node since operators did."""
+    if not isinstance(fact, NodeUndrainAsked) or fleet is None:
+        return False
+    return before is None or before.position < fleet.position
 
 
 def refusal_of_retired(last: Recorded | None) -> Refused | None:

@@ -183,7 +183,9 @@ class Checker:
                 if other.job_id != rank.job_id or other.run_id == rank.run_id:
                     continue
                 if waits or not self.superseded(other_node, other.epoch):
-                    self.trace.broke("one attempt at a time", f"{name} starts, and {other.run_id} lives on {other_node}")
+                    self.trace.broke(
+                        "one attempt at a time", f"{name} starts, and {other.run_id} lives on {other_node}"
+                    )
 
     # Desired
 

@@ -38,10 +38,10 @@ class Faults:
     def __init__(self, world: World) -> None:
         self.world = world
         self.random = world.random
-        self.end_s = self.random.choice((60.0, 90.0, 150.0))
+        self.end_s = self.random.choice((40.0, 60.0, 100.0))
         self.on = [kind for kind in KINDS if self.random.random() < kind.chance]
         self.pace = self.random.choice((0.5, 1.0, 1.0, 2.0))
-        self.jobs = self.random.randint(20, 60)
+        self.jobs = self.random.randint(15, 45)
         self.over = False
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -266,10 +266,14 @@ class Faults:
         living = [(host, rank) for host in self.world.hosts for rank in host.machine.living]
         if living:
             host, rank = self.random.choice(living)
-            if self.random.random() < 0.5:
-                host.machine.lose_supervisor(rank)
-            else:
-                host.machine.ends(rank, 137)
+            match self.random.randrange(3):
+                case 0:
+                    host.machine.lose_supervisor(rank)
+                case 1:
+                    host.machine.ends(rank, 137)
+                case 2:
+                    host.machine.short_of_memory.add(rank.run_id)
+                    host.machine.ends(rank, 137)
 
     def gpu(self) -> None:
         """A GPU shows that something is wrong with it."""

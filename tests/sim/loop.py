@@ -179,8 +179,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return timer
 
     def _write_to_self(self) -> None:
-        raise RuntimeError("a simulated process used a thread")
+        """Wakes the loop from another thread: there is none."""
 
     def _caught(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         self.failed(str(context.get("message")), context.get("exception"))
-

@@ -1,6 +1,7 @@
 """A GPU node as a machine: ranks that live, save, ignore signals, fail and hold GPUs; boots, and what outlives them."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterable
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -84,6 +85,7 @@ class Machine:
         self.xids: list[Xid] = []
         self.trap: Callable[[], None] | None = None  # called at the next start of a rank: the agent is killed there
         self.resets_fail = 0
+        self.short_of_memory: set[RunId] = set()  # runs of which the kernel killed a rank
         self.started: Callable[[Machine, RankProcess], None] = lambda _machine, _rank: None
         self._pids = 0
         self._context: Context = copy_context()
@@ -310,6 +312,16 @@ class SimProcesses:
             if rank.pid in pids:
                 self._machine.signal(rank, Step.KILL)
 
+    def pids(self, record: RunRecord) -> tuple[int, ...]:
+        """As there."""
+        return tuple(rank.pid for rank in self._of(record) if rank.alive)
+
+    def out_of_memory(self, records: Iterable[RunRecord]) -> list[RunRecord]:
+        """As there."""
+        hit = [record for record in records if record.start.share.run_id in self._machine.short_of_memory]
+        self._machine.short_of_memory.clear()
+        return hit
+
     def forget(self, record: RunRecord) -> None:
         """As there."""
         for rank in record.ranks:
@@ -344,6 +356,7 @@ class SimGpus:
     async def look(self, since: int) -> Look:
         """As there."""
         machine = self._machine
+        await asyncio.sleep(machine.random.choice((0.01, 0.1, machine.slow_s)))
         return Look(
             readings=dict(machine.readings),
             xids=tuple(machine.xids[since:]),
@@ -356,6 +369,9 @@ class SimGpus:
         machine = self._machine
         held = [rank.run_id for rank in machine.living if gpu_uuid in rank.gpus]
         assert not held, f"{gpu_uuid} is reset, and {held} hold it"
+        await asyncio.sleep(machine.random.choice((0.5, 3.0)))
+        held = [rank.run_id for rank in machine.living if gpu_uuid in rank.gpus]
+        assert not held, f"{gpu_uuid} is being reset, and {held} took it"
         if machine.resets_fail:
             machine.resets_fail -= 1
             return "it did not answer"

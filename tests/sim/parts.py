@@ -99,11 +99,10 @@ class Plane:
     def heard(self, pulse: Heartbeat | None) -> None:
         """A beat of a node comes by, or its own (None)."""
         if self.control is not None:
-            now = self.clock.monotonic()
             if pulse is None:
-                self.control.silences.heard_own(now)
+                self.control.silences.heard_own(self.clock.monotonic())
             else:
-                self.control.silences.heard(pulse.node_id, pulse.epoch, now)
+                self.control.heard(pulse)
 
     async def _run(self) -> None:
         self.control = None

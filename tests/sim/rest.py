@@ -13,9 +13,10 @@ from projections.cluster.state import Cluster
 from tests.sim.users import ACCOUNTS
 from tests.sim.world import World
 
-REST_S: Final = 900.0  # within which all must have ended
-LOOK_S: Final = 5.0
-TIDY_S: Final = 30.0  # between two times that people look after what waits for them
+REST_S: Final = 600.0  # within which all must have ended
+LOOK_S: Final = 2.0
+PATIENCE_S: Final = 40.0  # with jobs that wait for what will not come
+TIDY_S: Final = 15.0  # between two times that people look after what waits for them
 HOPELESS: Final = IMPOSSIBLE | UNPAID | {HoldCode.QUEUE_PAUSED, HoldCode.OVER_FLOOR, HoldCode.EXCEEDS_FLOOR}
 
 
@@ -49,7 +50,7 @@ def rest(world: World, until_s: float | None = None) -> None:
             world.trace.broke("everything ends", "; ".join(left[:8]))
         if now_s - tidied_s >= TIDY_S:
             tidied_s = now_s
-            tidy(world, cluster, late=now_s - begun_s > REST_S / 3)
+            tidy(world, cluster, late=now_s - begun_s > PATIENCE_S)
         world.run_until(now_s + LOOK_S)
     if not left:
         world.run_until(world.loop.time() + 2.0)
@@ -61,7 +62,7 @@ def tidy(world: World, cluster: Cluster, *, late: bool) -> None:
     users = world.users
     users.operate("set_policy", document=world.policy() | {"breaker_percent": 100}, replaces=None)
     for account in ACCOUNTS:
-        if account in cluster.credits.accounts:
+        if account in cluster.credits.payers.by_name:
             users.give(account, "1000")
     for node in list(cluster.nodes.values()):
         if node.cordoned:

@@ -176,7 +176,7 @@ class World:
         machine.started = self.checker.starts
         self.machines[node_id] = machine
         host = Host(self.store, self, machine, self.random, disk / node_id)
-        host.timing = Timing(heartbeat_every_s=1.0, reread_every_s=5.0, lost_after_s=LOST_S)
+        host.timing = Timing(heartbeat_every_s=1.0, reread_every_s=5.0, gpus_every_s=1.0, lost_after_s=LOST_S)
         host.description = Description(labels={"rack": f"r{number % 2}", "spine": "s"})
         return host
 

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any, Final
 
 from events.base import (
+    ALARMS,
     CREDIT,
     FLEET,
     HEAD,
@@ -46,12 +47,13 @@ from projections.cluster.audit.credit import CREDIT_READERS
 from projections.cluster.audit.gangs import gang_faults
 from projections.cluster.audit.reserving import RESERVING_READERS, before_reading
 from projections.cluster.audit.settling import SETTLING_READERS
+from projections.cluster.audit.sick import SICK_READERS
 from projections.cluster.audit.usage import USAGE_READERS
 
 __all__ = ["Finding", "audit", "read"]
 
 ENDS: Final = (JobRejected, JobSucceeded, JobFailed, JobCancelled, JobTimedOut)
-CONTROL: Final = (JOB, FLEET, HEAD, CREDIT, PERIOD)
+CONTROL: Final = (JOB, FLEET, HEAD, CREDIT, PERIOD, ALARMS)
 
 
 def audit(records: Iterable[Recorded]) -> list[Finding]:
@@ -284,6 +286,14 @@ READERS: Final[dict[Any, Callable[[Books, Recorded, Any], None]]] = {  # in this
 }
 ALL_READERS: Final = [
     pair
-    for readers in (READERS, ASIDE_READERS, CREDIT_READERS, RESERVING_READERS, USAGE_READERS, SETTLING_READERS)
+    for readers in (
+        READERS,
+        ASIDE_READERS,
+        SICK_READERS,
+        CREDIT_READERS,
+        RESERVING_READERS,
+        USAGE_READERS,
+        SETTLING_READERS,
+    )
     for pair in readers.items()
 ]

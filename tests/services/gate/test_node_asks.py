@@ -22,7 +22,7 @@ from events.ask import (
     Undrain,
 )
 from events.base import START, GpuUuid, NodeEpoch, NodeId
-from events.fleet import DrainCause, NodeRetired
+from events.fleet import DrainCause, NodeDrainBegun, NodeRetired
 from events.head import LogFounded, RoundDecided
 from events.log.memory import MemoryLog
 from events.node import NodeJoined
@@ -178,6 +178,20 @@ async def test_of_two_operators_both_are_on_record_and_the_last_word_holds(gate:
     drain = cluster.nodes[B].fitness.drain
     assert drain is not None
     assert drain.reason == said[-1].reason
+
+
+async def test_a_drain_of_the_control_planes_own_is_ended_by_whoever_spoke_before(gate: Gate, log: MemoryLog) -> None:
+    """Also where no operator ever said anything of the node; once it is ended, saying so again is a repeat."""
+    head = await log.append([LogFounded(at=CLOCK.now(), log_id="l", cell="main")], after=START)
+    for _ in range(2):
+        begun = NodeDrainBegun(at=CLOCK.now(), node_id=A, node_epoch=NodeEpoch(1), cause=DrainCause.GPU)
+        decided = RoundDecided(at=CLOCK.now(), epoch=head, decided_at=head, events=1)
+        await log.append([decided, begun], after=head)
+        spoken = await log.last("head")
+        assert spoken is not None
+        head = spoken.position
+        answers = [await gate.ask_nodes(Undrain(node_ids=(A,)), "operator") for _ in range(2)]
+        assert [answer.repeated for answer in answers if isinstance(answer, Accepted)] == [False, True]
 
 
 async def test_a_retired_node_is_spoken_of_no_more_and_joins_no_more(gate: Gate, log: MemoryLog) -> None:

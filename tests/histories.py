@@ -28,10 +28,20 @@ from events.base import (
     position_of,
 )
 from events.credit import CreditCommitted
+from events.gpu import GpuRecovered, GpuResetFailed, GpuSignal, GpuSignalled, Recovery
 from events.head import LeadershipTaken, LogFounded
 from events.job import GpusEarmarked, JobCancelRequested, JobPlaced, JobSpec, JobSubmitted, NodeShare
-from events.node import CheckpointSaved, EndReason, GpusFoundClean, GpusReleased, NodeJoined, ShareEnded, ShareStarted
-from events.operator import NodeCordoned, NodeUncordoned
+from events.node import (
+    CheckpointSaved,
+    EndReason,
+    GpusFoundClean,
+    GpusReleased,
+    NodeJoined,
+    RanksUnkillable,
+    ShareEnded,
+    ShareStarted,
+)
+from events.operator import GpuReturnAsked, NodeCordoned, NodeUncordoned, NodeUndrainAsked
 from events.policy import Consolidation, PolicySet
 from events.queues import QueuesSet
 from projections.cluster.evolve import evolve
@@ -155,6 +165,8 @@ class History:
             (1, self.operate),
             (2, self.ask),
             (1, self.rest),
+            (1, self.ail),
+            (1, self.mend),
         ]
         weights = [weight for weight, _ in steps]
         self.random.choices([step for _, step in steps], weights)[0]()
@@ -195,7 +207,8 @@ class History:
         """What its agent says."""
         said = stands(int(node_id[1:]))
         where: Any = {"address": "127.0.0.1", "port_base": 20_000}
-        return NodeJoined(at=self.at, node_id=node_id, boot_id="b", instance="i", gpu_uuids=uuids, **where, **said)
+        where["boot_id"] = self.random.choice("bbbc")  # seldom another boot
+        return NodeJoined(at=self.at, node_id=node_id, instance="i", gpu_uuids=uuids, **where, **said)
 
     def end_lives(self, node_id: NodeId) -> None:
         """What ran in an earlier life has ended: nobody will say how."""
@@ -288,6 +301,40 @@ class History:
                 for number in range(NODES):
                     self.add(NodeUncordoned(at=self.at, node_id=NodeId(f"n{number}")))
 
+    def ail(self) -> None:
+        """A GPU shows a sign, a reset fails, or ranks outlive KILL; perhaps of an earlier life."""
+        if not self.epochs:
+            return
+        node_id, epoch, uuids = self.random.choice(self.epochs[-10:])
+        ids: Any = {"at": self.at, "node_id": node_id, "node_epoch": epoch}
+        uuid = self.random.choice(uuids)
+        match self.random.randrange(6):
+            case 0:
+                self.add(GpuResetFailed(**ids, gpu_uuid=uuid))
+            case 1 if (found := self.share()) is not None:
+                run, share = found
+                ids |= {"node_id": share.node_id, "node_epoch": share.node_epoch}
+                self.add(RanksUnkillable(**ids, run_id=run.run_id))
+            case _:
+                code = self.random.choice((13, 31, 63, 74, 79, 94, 95, 95, 999))
+                self.add(GpuSignalled(**ids, gpu_uuid=uuid, signal=GpuSignal.XID, code=code))
+
+    def mend(self) -> None:
+        """Something is done about a GPU that is out, or about all of a node."""
+        out = [(node, uuid) for _, node in sorted(self.cluster.nodes.items()) for uuid in sorted(node.fitness.ailments)]
+        if not out:
+            return
+        node, uuid = self.random.choice(out)
+        match self.random.randrange(5):
+            case 0:
+                self.add(NodeUndrainAsked(at=self.at, node_id=node.node_id))
+            case 1 | 2:
+                self.add(GpuReturnAsked(at=self.at, node_id=node.node_id, gpu_uuid=uuid))
+            case _:
+                means = self.random.choice((Recovery.RESET, Recovery.RESET, Recovery.DRIVER))
+                ids: Any = {"node_id": node.node_id, "node_epoch": node.epoch}
+                self.add(GpuRecovered(at=self.at, **ids, gpu_uuid=uuid, means=means))
+
     def rest(self) -> None:
         """Nothing happens for a while, in which hours may end; then it is decided until there is nothing more to say."""
         self.at += timedelta(seconds=self.random.choice((60, 600, 1_800, 5_000)))
@@ -300,7 +347,7 @@ class History:
     def silence(self) -> None:
         """Some nodes have been silent for a while, or for long."""
         nodes = [n for n in sorted(self.cluster.nodes) if self.cluster.nodes[n].state is not NodeState.LOST]
-        silent = {node_id: self.random.choice((40.0, 100.0)) for node_id in nodes if self.random.random() < 0.3}
+        silent = {node_id: self.random.choice((40.0, 1_000.0)) for node_id in nodes if self.random.random() < 0.3}
         self.round(silent)
 
     def settle(self) -> None:

@@ -126,9 +126,17 @@ class Fitness(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             self.pending
             or self.remedies
             or self.unkillable
+            or self.mended
             or any(ailment.whole_node for ailment in self.ailments.values())
             or len(self.history) >= LEMON_FAULTS
         )
+
+    @property
+    def mended(self) -> bool:
+        """Whether the node is drained for GPUs none of which asks for that any more."""
+        if self.drain is None or self.drain.cause is not DrainCause.GPU:
+            return False
+        return not any(ailment.whole_node for ailment in self.ailments.values())
 
 
 FIT: Final = Fitness()

@@ -131,7 +131,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         drain = self.fitness.drain
         if drain is None or self.fitness.retired:
             return self.fitness.asks
-        said = drain.done and drain.cause is not DrainCause.RETIRE
+        said = drain.done and drain.cause not in (DrainCause.RETIRE, DrainCause.UNKILLABLE)  # which something follows
         return self.fitness.asks or (self.empty and not said)
 
     @property

@@ -140,8 +140,8 @@ def _to_drain(node: Node, at: datetime) -> tuple[DrainCause, str] | None:
 def _over(node: Node) -> DrainCause | None:
     """The cause of a drain of health's own that no longer holds."""
     fitness = node.fitness
-    cause = fitness.drain.cause if fitness.drain is not None else None
-    if cause is DrainCause.GPU and not any(ailment.whole_node for ailment in fitness.ailments.values()):
-        return cause
-    clean = node.state is NodeState.UP and node.pool == node.present and not node.held
-    return cause if cause is DrainCause.UNKILLABLE and clean and not fitness.unkillable else None
+    if fitness.mended:
+        return DrainCause.GPU
+    unkillable = fitness.drain is not None and fitness.drain.cause is DrainCause.UNKILLABLE
+    gone = node.state is NodeState.UP and node.empty and not fitness.unkillable
+    return DrainCause.UNKILLABLE if unkillable and gone else None

@@ -82,6 +82,8 @@ class KernelLog:
                 continue
             except BlockingIOError:
                 return
+            if not data:
+                return
             if (record := parsed(data)) is not None:
                 self._reached = record.sequence
                 yield record

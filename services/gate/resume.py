@@ -2,7 +2,7 @@
 
 from events.ask import Accepted, RefusalCode, Refused, Resume
 from events.base import Event, Recorded
-from events.job import JobCancelRequested, JobRequeued, JobResumeAsked
+from events.job import EarmarkDropped, JobCancelRequested, JobRequeued, JobResumeAsked, PromiseDropped
 
 
 def answer_to(ask: Resume, asked: Recorded, said: Recorded | None) -> Accepted | Refused | None:
@@ -10,7 +10,7 @@ def answer_to(ask: Resume, asked: Recorded, said: Recorded | None) -> Accepted |
 
     `asked`: the last record of its users; `said`: that of the control plane, if it has said anything of it.
     """
-    held = said is not None and _held(said.event)
+    held = said is not None and _may_be_held(said.event)
     if isinstance(asked.event, JobResumeAsked) and not (held and said is not None and said.position > asked.position):
         return Accepted(position=asked.position, job_id=ask.job_id, repeated=True)
     if isinstance(asked.event, JobCancelRequested):
@@ -20,8 +20,9 @@ def answer_to(ask: Resume, asked: Recorded, said: Recorded | None) -> Accepted |
     return None
 
 
-def _held(event: Event) -> bool:
-    return isinstance(event, JobRequeued) and event.held
+def _may_be_held(event: Event) -> bool:
+    """What had been set aside for a job may be dropped after it was held, in the same round."""
+    return (isinstance(event, JobRequeued) and event.held) or isinstance(event, EarmarkDropped | PromiseDropped)
 
 
 def _refused(ask: Resume, why: str, hint: str) -> Refused:

@@ -8,7 +8,7 @@ import pytest
 
 from events.ask import Accepted, Answer, Cancel, RefusalCode, Refused, Resume, Submit
 from events.base import Event, JobId, Position, Recorded, TeamId, run_id_of
-from events.job import JobAdmitted, JobRequeued, JobResumeAsked, JobSucceeded, StopCause
+from events.job import EarmarkCause, EarmarkDropped, JobAdmitted, JobRequeued, JobResumeAsked, JobSucceeded, StopCause
 from services.gate.gate import Gate, open_gate
 from services.gate.names import job_id_for
 from services.gate.resume import answer_to
@@ -92,6 +92,15 @@ async def test_what_is_not_held_is_refused_with_a_sentence(gate: Gate, log: Ledg
     assert answer.message == f"job_id: {JOB} is not held for its failures: nothing to resume"
     assert answer.hint
     assert await log.end() == before
+
+
+async def test_a_job_that_lost_what_was_set_aside_for_it_is_resumed(gate: Gate, log: Ledger) -> None:
+    """The last that was said of it is not that it is held."""
+    await log.decided(requeued())
+    await log.decided(EarmarkDropped(**IDS, cause=EarmarkCause.CHANGED))
+    answer = await resumed(gate)
+    assert isinstance(answer, Accepted)
+    assert not answer.repeated
 
 
 async def test_a_cancelled_job_is_not_resumed(gate: Gate, log: Ledger) -> None:

@@ -30,7 +30,16 @@ from events.base import (
 from events.credit import CreditCommitted
 from events.gpu import GpuRecovered, GpuResetFailed, GpuSignal, GpuSignalled, Recovery
 from events.head import LeadershipTaken, LogFounded
-from events.job import GpusEarmarked, JobCancelRequested, JobPlaced, JobSpec, JobSubmitted, NodeShare
+from events.job import (
+    GpusEarmarked,
+    HoldCode,
+    JobCancelRequested,
+    JobPlaced,
+    JobResumeAsked,
+    JobSpec,
+    JobSubmitted,
+    NodeShare,
+)
 from events.node import (
     CheckpointSaved,
     EndReason,
@@ -165,6 +174,7 @@ class History:
             (1, self.operate),
             (2, self.ask),
             (1, self.rest),
+            (1, self.resume),
             (1, self.ail),
             (1, self.mend),
         ]
@@ -276,6 +286,13 @@ class History:
         if self.jobs:
             job = self.random.choice(self.jobs[-10:])
             self.add(JobCancelRequested(at=self.at, team=job.team, job_id=job.job_id))
+
+    def resume(self) -> None:
+        """Somebody lets a job try again, that is held for its failures."""
+        held = [job for job in self.cluster.jobs.values() if job.hold is HoldCode.FAILED_TOO_OFTEN]
+        if held:
+            job = self.random.choice(held)
+            self.add(JobResumeAsked(at=self.at, team=job.team, job_id=job.job_id))
 
     def save(self) -> None:
         """A run has a checkpoint; perhaps one that is over."""

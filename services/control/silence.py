@@ -49,6 +49,7 @@ class Silences:
         """Our loop turned. After a gap we cannot say who was silent and who was unheard."""
         if now - self._turned > GAP_MAX_S or now - self._beat > GAP_MAX_S:
             self.restart(now)
+            self._promised.clear()  # beats that we missed may have said more
         self._turned = now
 
     def silent(self, cluster: Cluster, now: float) -> dict[NodeId, float]:

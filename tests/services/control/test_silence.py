@@ -5,6 +5,7 @@ from typing import Final
 
 import pytest
 
+from events.alarm import AlarmCleared, AlarmCode, AlarmRaised
 from events.base import NodeEpoch, NodeId
 from events.fleet import NodeLost, NodeSuspected
 from projections.cluster.node import Node
@@ -197,6 +198,53 @@ def test_a_successor_keeps_a_suspect_until_it_is_heard() -> None:
     assert hearing.turn(5) == {N1: SUSPECT_S}
     hearing.mute = set()
     assert hearing.turn(1) == {}
+
+
+def test_when_the_network_is_no_longer_suspected_silence_begins_anew(hearing: Hearing) -> None:
+    """What comes back last after a cut is not given up in the moment in which most are there again."""
+    hearing.mute = {N1}
+    hearing.turn(LOST_S + 20)
+    hearing.suspect(N1)
+    code = AlarmCode.NETWORK_SUSPECTED
+    hearing.world.add(AlarmRaised(at=hearing.world.at, code=code, message="all of them"))
+    assert hearing.turn(1)[N1] > LOST_S
+    hearing.world.add(AlarmCleared(at=hearing.world.at, code=code))
+
+    assert hearing.step() == {N1: SUSPECT_S}
+    assert hearing.turn(LOST_S - 2)[N1] < LOST_S
+
+
+def test_a_promise_is_that_of_the_last_beat_of_the_life_that_is_meant(hearing: Hearing) -> None:
+    """Also of one that was heard while another led; a beat of an earlier life takes nothing back."""
+    cluster, silences = hearing.world.cluster, Silences(0.0)
+    epoch = cluster.nodes[N1].epoch
+    silences.heard(N1, epoch, 1.0, promised_s=900.0)
+    silences.heard(N1, epoch, 2.0, promised_s=120.0)
+    silences.heard(N1, NodeEpoch(epoch - 1), 3.0, promised_s=1.0)
+
+    assert silences.promised(cluster, N1) == 120.0
+
+
+def test_who_was_never_heard_may_have_promised_as_much_as_any(hearing: Hearing) -> None:
+    """A control plane that has just begun does not know what was told before it, or of a new life."""
+    hearing.world.policy(lost_most_s=700.0)
+    hearing.silences.heard(N1, hearing.world.cluster.nodes[N1].epoch, 1.0, promised_s=5.0)
+    hearing.world.join("n1", 1)
+
+    assert [hearing.silences.promised(hearing.world.cluster, node_id) for node_id in (N1, N2)] == [700.0, 0.0]
+
+
+@pytest.mark.parametrize("sleep_s", [GAP_MAX_S - STEP_S, GAP_MAX_S + 0.1])
+def test_what_was_promised_in_a_gap_was_not_heard(hearing: Hearing, sleep_s: float) -> None:
+    """Beats that we missed may have said more than the last that we know."""
+    hearing.turn(1)
+    hearing.mute = {N1, N2}
+    hearing.sleep(sleep_s)
+    hearing.step()
+
+    known = hearing.silences.promised(hearing.world.cluster, N1)
+
+    assert known == (0.0 if sleep_s < GAP_MAX_S else hearing.world.cluster.policy.lost_most_s)
 
 
 class Counted(dict[NodeId, Node]):

@@ -49,7 +49,8 @@ class Agents:
     async def start_apart(self, **fields: object) -> asyncio.subprocess.Process:
         """An agent in a process of its own."""
         settings = settings_of(self.server, self.data_dir(), **fields)
-        values = settings.model_dump(include={"node_id", "data_dir", "gpus", "heartbeat_every_s", "reread_every_s"})
+        named = {"node_id", "data_dir", "gpus", "heartbeat_every_s", "reread_every_s", "gpus_every_s"}
+        values = settings.model_dump(include=named)
         values |= {"nats_urls": self.server.url, "nats_user": settings.login.user}
         values |= {"nats_password": settings.login.password, "lost_after_s": settings.lost_after_s}
         env = {f"MUSTER_{name.upper()}": str(value) for name, value in values.items()}

@@ -182,7 +182,7 @@ def share_of(
 def settings_of(server: EmbeddedNats, data_dir: Path, node_id: NodeId = NODE, **fields: object) -> AgentSettings:
     """Settings of an agent that is quick to notice things."""
     login = server.login(f"agent-{node_id}")
-    quick = {"heartbeat_every_s": 0.2, "reread_every_s": 1.0, "gpus": "simulated:4"} | fields
+    quick = {"heartbeat_every_s": 0.2, "reread_every_s": 1.0, "gpus": "simulated:4", "gpus_every_s": 0.1} | fields
     return AgentSettings(
         nats_urls=login.urls,
         nats_user=login.user,

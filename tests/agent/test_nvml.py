@@ -21,7 +21,7 @@ from tests.fixtures.waiting import until
 
 A, B = GpuUuid("GPU-a"), GpuUuid("GPU-b")
 MARK = b"MUSTER_AGENT_DATA=/x"
-FUNCTIONS = {  # that tell of one GPU, with what they answer for one that is well
+FUNCTIONS: dict[str, Callable[..., Any]] = {  # that tell of one GPU, with what they answer for one that is well
     "nvmlDeviceGetUUID": lambda gpu: gpu.uuid.encode(),
     "nvmlDeviceGetName": lambda _: "NVIDIA H100 80GB HBM3",
     "nvmlDeviceGetPciInfo": lambda gpu: SimpleNamespace(busId=gpu.pci),

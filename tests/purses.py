@@ -30,6 +30,9 @@ BY_HAND: Final = {
 }  # laws of what these tests write in place of rounds
 
 
+LOST_AFTER_S: Final = 90.0
+
+
 class Purse(World):
     """A cluster with an account `a` that pays for team `t`, and a GPU-hour that costs 1 credit."""
 
@@ -97,6 +100,10 @@ class Purse(World):
             ),
         )
         return job_id
+
+    def policy(self, **said: Any) -> None:
+        """As of any world; but a silent node is lost after the same time, whatever runs there."""
+        super().policy(**{"lost_most_s": LOST_AFTER_S} | said)
 
     def paid(self, name: str, *, on: Mapping[str, int], covers_s: int = 0, **spec: Any) -> JobId:
         """A job that runs on so many GPUs of these nodes, and is paid for: all its ranks have started."""

@@ -243,6 +243,8 @@ class Bank:
                     waived_preempted=waived,
                     overrun=list(Overrun)[kind // 5 % 2],
                     min_runtime_s=0,
+                    lost_most_s=90.0,  # whatever runs there
+                    silent_percent=0,
                 )
             ]
         )

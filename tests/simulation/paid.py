@@ -157,4 +157,5 @@ def _policy(random: Random) -> PolicySet:
         waived_failed=random.choice(list(Waived)),
         waived_preempted=random.choice(list(Waived)),
         uncovered=random.choice(list(Bearer)),
+        lost_most_s=90.0,  # whatever runs there
     )

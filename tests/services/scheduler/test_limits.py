@@ -7,7 +7,7 @@ from events.job import GpusEarmarked, JobHeld, JobPlaced, Priority
 from events.policy import PlacePolicy
 from projections.cluster.holds import HELD_MAX
 from services.control.round import PASSED_OVER_MAX, decide_all
-from services.health.decide import DECIDED_MAX as NODES_MAX
+from services.health.silent import DECIDED_MAX as NODES_MAX
 from services.lifecycle.decide import DECIDED_MAX as RUNS_MAX
 from services.scheduler.decide import PLACED_MAX, SEARCHES_MAX
 from tests.clusters import World, names
@@ -69,6 +69,7 @@ def test_runs_that_end_together_are_settled_over_some_rounds() -> None:
 def test_nodes_that_go_silent_together_are_judged_over_some_rounds() -> None:
     """And none twice."""
     world = World({f"n{number:05d}": 1 for number in range(NODES_MAX + 10)})
+    world.policy(silent_percent=0)
     silent = dict.fromkeys(map(NodeId, list(world.cluster.nodes)), 100.0)
 
     assert [len(world.round(silent)) for _ in range(3)] == [NODES_MAX, 10, 0]

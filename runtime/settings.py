@@ -64,6 +64,12 @@ class ControlSettings(CommonSettings):
     lease_s: float = Field(2.0, ge=2.0, le=60.0, description="Seconds until a silent leader may be replaced.")
     round_every_s: float = Field(0.2, ge=0.02, le=0.2, description="Seconds between rounds when nothing happens.")
     snapshot_every_s: Seconds = Field(60.0, le=3_600, description="Seconds between snapshots of the fold.")
+    chapter_records: int = Field(
+        20_000_000, ge=1_000, le=1 << 39, description="Records of a chapter of the log; then the next one is opened."
+    )
+    chapter_bytes: int = Field(
+        64 << 30, ge=1 << 20, le=1 << 60, description="Bytes of events in a chapter of the log; then likewise."
+    )
 
 
 class GateSettings(CommonSettings):
@@ -104,6 +110,12 @@ class ReaderSettings(CommonSettings):
     """Those of processes that only read the log: projector, rebuild, verify."""
 
     nats_user: str = "reader"
+
+
+class CopySettings(CommonSettings):
+    """Those of backup and restore, which manage streams."""
+
+    nats_user: str = "system"
 
 
 class WebhooksSettings(SendingSettings):

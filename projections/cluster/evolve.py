@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from events.base import ALARMS, CREDIT, FLEET, HEAD, JOB, PERIOD, Recorded, Unreadable
+from events.base import ALARMS, CHAPTER, CREDIT, FLEET, HEAD, JOB, PERIOD, Recorded, Unreadable
+from events.chapter import ChapterOpened
 from events.codec import family_of
 from events.head import LeadershipTaken, LogFounded, RoundDecided
 from events.policy import PolicySet
@@ -56,6 +57,10 @@ def _round_decided(cluster: Cluster, e: RoundDecided, recorded: Recorded) -> Non
     forgive(cluster, recorded.at)
 
 
+def _chapter_opened(cluster: Cluster, e: ChapterOpened, recorded: Recorded) -> None:
+    cluster.head = recorded.position
+
+
 def _policy_set(cluster: Cluster, e: PolicySet, recorded: Recorded) -> None:
     reordered = e.order is not cluster.policy.order
     settle(cluster, recorded.at, half_life_s=e.half_life_s)
@@ -80,7 +85,7 @@ def _queues_set(cluster: Cluster, e: QueuesSet, recorded: Recorded) -> None:
 
 
 def _unreadable(cluster: Cluster, e: Unreadable, recorded: Recorded) -> None:
-    family = family_of(e.subject, (JOB, FLEET, HEAD, CREDIT, PERIOD, ALARMS))
+    family = family_of(e.subject, (JOB, FLEET, HEAD, CREDIT, PERIOD, ALARMS, CHAPTER))
     if family is not None:
         cluster.unread = cluster.unread or recorded.position
     if family is HEAD:
@@ -91,6 +96,7 @@ CHANGES: Final[dict[type, Callable[[Cluster, Any, Recorded], None]]] = {
     LogFounded: _founded,
     LeadershipTaken: _leadership_taken,
     RoundDecided: _round_decided,
+    ChapterOpened: _chapter_opened,
     PolicySet: _policy_set,
     QueuesSet: _queues_set,
     Unreadable: _unreadable,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from events.base import NodeId, TeamId
-from events.subjects import DESIRED_STREAM, NAME_RULE, Subjects, is_name
+from events.subjects import DESIRED_STREAM, HEARTBEATS_STREAM, LOGS_STREAM, NAME_RULE, Subjects, is_name
 from runtime.fault import Fault
 
 ACCOUNT: Final = "MUSTER"  # the log, and what works on it
@@ -36,6 +36,10 @@ READ_STREAMS: Final = (
     "$JS.API.DIRECT.GET.*.>",
 )
 
+# Opening a chapter of the log: a part of a token cannot be allowed, so all streams are that are not denied.
+ROLL_STREAMS: Final = ("$JS.API.STREAM.CREATE.*", "$JS.API.STREAM.UPDATE.*")
+OTHERS: Final = (HEARTBEATS_STREAM, DESIRED_STREAM, LOGS_STREAM, f"KV_{LEASE_BUCKET}")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Principal:
@@ -45,6 +49,7 @@ class Principal:
     account: str = ACCOUNT
     publish: tuple[str, ...] | None
     subscribe: tuple[str, ...] | None
+    deny: tuple[str, ...] = ()  # of what it could publish to by the above
 
     @property
     def inbox_prefix(self) -> str:
@@ -73,7 +78,10 @@ def system() -> Principal:
 
 
 def control(subjects: Subjects) -> Principal:
-    """The control plane and the dispatcher: writes the log, the lease and desired states; answers why."""
+    """The control plane and the dispatcher: writes the log and closes its chapters, the lease, desired states; answers why.
+
+    It may make streams, and change those of the log, but delete and purge none.
+    """
     return Principal(
         user="control",
         publish=(
@@ -81,15 +89,21 @@ def control(subjects: Subjects) -> Principal:
             f"muster.{subjects.cell}.desired.*",
             subjects.moved,
             subjects.heartbeats,  # its own beat; a part of a token cannot be allowed
+            subjects.closings,
+            *ROLL_STREAMS,
             f"$KV.{LEASE_BUCKET}.>",
             "_INBOX.>",
             *READ_STREAMS,
+        ),
+        deny=tuple(
+            f"{api}.{stream}" for api in ("$JS.API.STREAM.CREATE", "$JS.API.STREAM.UPDATE") for stream in OTHERS
         ),
         subscribe=(
             subjects.moved,
             subjects.why,
             subjects.dry_run,
             subjects.entitled,
+            subjects.roll,
             subjects.heartbeats,
             f"{inbox_prefix('control')}.>",
         ),
@@ -110,6 +124,7 @@ def gate(subjects: Subjects) -> Principal:
             subjects.why,
             subjects.dry_run,
             subjects.entitled,
+            subjects.roll,
             "_INBOX.>",
             "_R_.>",  # answers into the accounts of teams, agents and operators
             *READ_STREAMS,
@@ -227,6 +242,8 @@ def _documents(subjects: Subjects) -> tuple[str, ...]:
 def _user(principal: Principal, password: str) -> dict[str, Any]:
     allowed = {"publish": principal.publish, "subscribe": principal.subscribe}
     permissions = {what: {"allow": list(subjects)} for what, subjects in allowed.items() if subjects is not None}
+    if principal.deny:
+        permissions["publish"]["deny"] = list(principal.deny)
     user: dict[str, Any] = {"user": principal.user, "password": password}
     return user | {"permissions": permissions} if permissions else user
 

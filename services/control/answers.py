@@ -1,26 +1,31 @@
 """Answers `why`, `dry_run` and `entitled` from the fold: any control plane may, leader or standby, and says its position."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
-from events.ask import Basis, DryRun, DryRunAsk, Entitled, Outcome, Why, WhyAsk
+from events.ask import Basis, DryRun, DryRunAsk, Entitled, Outcome, RollAnswer, RollAsk, Why, WhyAsk
 from events.base import JobId, Position, spelled
 from projections.cluster.explain.why import explain
 from projections.cluster.quota.entitlement import Standing
 from projections.cluster.tick import Tick
 from runtime.clock import Clock
+from services.control.chapters import Chapters
 from services.control.dry_run import dry_run
 from services.control.leader import ControlPlane
 
 Answering = Callable[[str, bytes], Awaitable[bytes]]
 
 DRY_RUNS_AT_ONCE: Final = 8  # that wait for their turn: each holds up the loop for some rounds
+ROLL_WITHIN_S: Final = 15.0
+ROLLS_AT_ONCE: Final = 8
 
 _decoder = msgspec.json.Decoder(WhyAsk)
 _dry_run_decoder = msgspec.json.Decoder(DryRunAsk)
+_roll_decoder = msgspec.json.Decoder(RollAsk)
 _encoder = msgspec.json.Encoder()
 
 
@@ -77,6 +82,23 @@ def answering_entitled(control: ControlPlane, clock: Clock) -> Answering:
         cluster = control.cluster
         queues = Standing(cluster, _tick(control, clock).at).entitlements()
         return _encoder.encode(Entitled(position=cluster.position, leader=control.leading, queues=queues))
+
+    return answer
+
+
+def answering_roll(chapters: Chapters) -> Answering:
+    """What answers a `RollAsk` with a `RollAnswer`, as bytes, once the next chapter of the log is open."""
+
+    async def answer(_subject: str, payload: bytes) -> bytes:
+        try:
+            ask = _roll_decoder.decode(payload)
+            async with asyncio.timeout(ROLL_WITHIN_S):
+                rolled = await chapters.asked(ask.by)
+        except (msgspec.DecodeError, msgspec.ValidationError):
+            return _encoder.encode(RollAnswer(message="the ask cannot be read"))
+        except TimeoutError:
+            return _encoder.encode(RollAnswer(message=f"no chapter was opened within {ROLL_WITHIN_S:.0f} s"))
+        return _encoder.encode(RollAnswer(closed=rolled.closed, opened=rolled.opened, gap_s=rolled.gap_s))
 
     return answer
 

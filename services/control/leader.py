@@ -6,12 +6,13 @@ from typing import Final, NamedTuple, Protocol
 from events.base import Event, Stretch
 from events.desired import Heartbeat
 from events.head import LeadershipTaken
-from events.log.port import Conflict, Log, Unknown
+from events.log.port import Conflict, Log, Shut, Unknown
 from projections.cluster.evolve import evolve
 from projections.cluster.state import Cluster
 from projections.cluster.tick import Tick
 from runtime.clock import Clock
 from runtime.logging import get_logger
+from services.control.chapters import Chapters
 from services.control.round import decide_all
 from services.control.silence import Silences
 from services.control.skews import Skews
@@ -53,20 +54,27 @@ class ControlPlane:
         self._read_first = cluster.position  # no round before this is folded
         self._round_at = float("-inf")
         self._halted = False
+        self._chapters: Chapters | None = None
 
     @property
     def leading(self) -> bool:
         """Whether the log names us as the leader and the lease is ours."""
         return self._lease.held and self.cluster.leader == self._instance
 
-    async def run(self, *watchers: Watcher) -> None:
-        """Follow, fold, decide, append; until cancelled."""
+    async def run(self, *watchers: Watcher, chapters: Chapters | None = None) -> None:
+        """Follow, fold, decide, append; until cancelled. Closes chapters of the log where it is given what does so."""
+        self._chapters = chapters
         async for stretch in self._log.follow(self.cluster.position):
             for recorded in stretch:
                 self.cluster = evolve(self.cluster, recorded)
             for watch in watchers:
                 watch(self.cluster, stretch)
             self.silences.turn(self._clock.monotonic())
+            if chapters is not None:
+                chapters.watch(self.cluster, stretch)
+                if cause := chapters.due(leading=self.leading):
+                    await chapters.roll(self.cluster, cause)
+                    continue
             if self._due(stretch):
                 await self._round()
 
@@ -99,6 +107,9 @@ class ControlPlane:
             self._read_first = await self._log.end()
             if events := self._decide():
                 self._read_first = await self._log.append(events, after=self.cluster.head)
+        except Shut:
+            if self._chapters is not None:
+                self._chapters.found_shut()
         except (Conflict, Unknown) as lost:  # what holds is in the log: read on, decide again
             logger.info("round_dropped", cause=type(lost).__name__, head=self.cluster.head)
 

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from events.base import START, Position, Stretch, sequence_of
+from events.base import START, Position, Stretch, chapter_of, sequence_of
 from projections.cluster.snapshot import dump, load
 from projections.cluster.state import Cluster
 from runtime.clock import Clock
@@ -42,10 +42,9 @@ class Snapshots:
     def watch(self, cluster: Cluster, _stretch: Stretch) -> None:
         """Save the cluster when it is time to, and enough has happened. Where it cannot be saved, deciding goes on."""
         now = self._clock.monotonic()
-        if (
-            now - self._saved_at < self._every_s
-            or sequence_of(cluster.position) - sequence_of(self._saved) < EVENTS_MIN
-        ):
+        same = chapter_of(self._saved) in {0, chapter_of(cluster.position)}
+        events = sequence_of(cluster.position) - (sequence_of(self._saved) if same else 0)  # at least
+        if now - self._saved_at < self._every_s or events < EVENTS_MIN:
             return
         self._saved_at = now
         try:

@@ -40,7 +40,15 @@ from runtime.settings import (
 from runtime.stopping import Stop, run_until_stopped
 from services.api.app import open_api
 from services.api.parts import Parts
-from services.control.answers import DRY_RUNS_AT_ONCE, answering_dry_run, answering_entitled, answering_why
+from services.control.answers import (
+    DRY_RUNS_AT_ONCE,
+    ROLLS_AT_ONCE,
+    answering_dry_run,
+    answering_entitled,
+    answering_roll,
+    answering_why,
+)
+from services.control.chapters import Chapters, Limits
 from services.control.leader import ControlPlane, Name, Watcher
 from services.control.snapshots import Snapshots
 from services.dispatcher.service import Dispatcher
@@ -137,6 +145,9 @@ async def _control(stop: Stop, *, dispatches: bool) -> None:
         lease = Lease(connection, instance=instance, ttl_s=settings.lease_s, clock=CLOCK)
         log = JetStreamLog(connection, settings.cell, source=f"control/{instance}", reader=reader)
         plane = ControlPlane(log, cluster, lease, CLOCK, name=Name(instance, version("musterbook")))
+        limits = Limits(settings.chapter_records, settings.chapter_bytes)
+        chapters = Chapters(log, CLOCK, limits, folder=settings.data_dir / "control")
+        await chapters.restore(reader, log_id=founded.log_id, to=cluster.position, end=founded.end)
         watchers: list[Watcher] = [snapshots.watch]
         dispatching = Dispatcher(
             LastValues(connection, DESIRED_STREAM), subjects, lambda: plane.leading and not plane.cluster.unread
@@ -147,11 +158,12 @@ async def _control(stop: Stop, *, dispatches: bool) -> None:
         why = Served(subjects.why, "why", answering_why(plane, CLOCK), b"")
         tried = Served(subjects.dry_run, "dry_run", answering_dry_run(plane, CLOCK), b"", DRY_RUNS_AT_ONCE)
         entitled = Served(subjects.entitled, "entitled", answering_entitled(plane, CLOCK), b"", DRY_RUNS_AT_ONCE)
+        roll = Served(subjects.roll, "roll", answering_roll(chapters), b"", ROLLS_AT_ONCE)
         async with (
             hearing(connection, subjects.heartbeats, lambda subject, data: _heard(plane, own, subject, data)),
-            serving(connection, why, tried, entitled),
+            serving(connection, why, tried, entitled, roll),
         ):
-            running = [lease.run(), plane.run(*watchers), _beat(connection, subjects.heartbeat(own))]
+            running = [lease.run(), plane.run(*watchers, chapters=chapters), _beat(connection, subjects.heartbeat(own))]
             await run_until_stopped(stop, *running, *([dispatching.run()] if dispatches else []))
 
 

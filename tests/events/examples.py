@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from events.alarm import AlarmCleared, AlarmCode, AlarmRaised
 from events.base import START, Event, GpuUuid, JobId, NodeEpoch, NodeId, RunId, SlotMask, TeamId, position_of
+from events.chapter import ChapterClosed, ChapterOpened, RollCause
 from events.codec import Stamp
 from events.fleet import (
     DrainCause,
@@ -204,6 +205,22 @@ EXAMPLES: Final[tuple[Event, ...]] = (
     ),
     LogFounded(**SAID, log_id="01JDX3Q7M8ZK4T", cell="main"),
     LeadershipTaken(**SAID, instance="control-1", version="0.1.0"),
+    ChapterClosed(
+        **SAID,
+        chapter=1,
+        log_id="01JDX3Q7M8ZK4T",
+        records=20_000_000,
+        size_bytes=9_123_456_789,
+        digest="5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ace3c6ef",
+        cause=RollCause.RECORDS,
+    ),
+    ChapterOpened(
+        **SAID,
+        chapter=2,
+        log_id="01JDX3Q7M8ZK4T",
+        previous=position_of(1, 20_000_001),
+        digest="e7f6c011776e8db7cd330b54174fd76f7d0216b612387a5ffcfb81e6f0919683",
+    ),
     RoundDecided(
         **SAID,
         epoch=position_of(1, 2),

@@ -22,11 +22,13 @@ from events.base import (
     Stretch,
     TeamId,
 )
+from events.chain import Chain, extended
+from events.chapter import RollCause
 from events.head import LeadershipTaken, LogFounded, RoundDecided
 from events.job import JobAdmitted, JobCancelRequested, JobSpec, JobSubmitted
 from events.log.append import JetStreamLog
 from events.log.memory import MemoryLog
-from events.log.port import Log, Reader
+from events.log.port import Log, Reader, Roll, Rolled, Rolling
 from events.log.streams import StreamSettings, found
 from events.log.wire import WireReader
 from events.node import ShareStarted
@@ -50,6 +52,15 @@ class Rig:
     log: Log
     reader: Reader
     put: Put
+    rolling: Rolling
+
+    async def chain(self) -> Chain:
+        """The digest of all that is there."""
+        return extended(Chain(), tuple(await read_to(self.reader, await self.reader.end())))
+
+    async def roll(self, *, by: str = "", cause: RollCause = RollCause.ASKED) -> Rolled:
+        """The next chapter is open."""
+        return await self.rolling.roll(await self.chain(), Roll(log_id="x", at=NOW, cause=cause, by=by))
 
 
 def taken(instance: str = "one") -> LeadershipTaken:
@@ -112,7 +123,7 @@ async def memory_rig() -> AsyncIterator[Rig]:
     async def put(subject: str, payload: bytes) -> None:
         log.write_raw(subject, payload)
 
-    yield Rig(log, log, put)
+    yield Rig(log, log, put, log)
 
 
 @asynccontextmanager
@@ -126,7 +137,7 @@ async def server_rig(login: Login, reader: str, replicas: int = 1) -> AsyncItera
         async def put(subject: str, payload: bytes) -> None:
             await connection.request(f"muster.main.ev.{subject}", payload, timeout=5)
 
-        yield Rig(log, wired(login, stack) if reader == "wire" else log, put)
+        yield Rig(log, wired(login, stack) if reader == "wire" else log, put, log)
 
 
 async def connected(login: Login, stack: AsyncExitStack) -> Connection:

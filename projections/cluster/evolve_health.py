@@ -15,7 +15,6 @@ from projections.cluster.fitness import (
     GRAVITY,
     HISTORY_MAX,
     NOTED_MAX,
-    OUT,
     PENDING_MAX,
     STOPS,
     Ailment,
@@ -23,6 +22,7 @@ from projections.cluster.fitness import (
     Fitness,
     Pending,
     Remedy,
+    ailment_of,
 )
 from projections.cluster.index import node_of, put_node, put_run
 from projections.cluster.job import EVIDENCE_MAX
@@ -92,8 +92,8 @@ def _judged(cluster: Cluster, e: GpuJudged, recorded: Recorded) -> None:
     fitness = replace(fitness, pending=pending)
     if sign is None or not sign.held_back:  # else it was counted when it was judged first
         fitness = _counting(fitness, Fault(recorded.at, e.gpu_uuid, e.signal, e.code, e.action))
-    if e.action in OUT and not e.held_back:
-        fitness = _ailing(fitness, e, recorded, since=sign.since if sign is not None else ())
+    if (ailment := ailment_of(e, recorded.at)) is not None:
+        fitness = _ailing(fitness, e.gpu_uuid, ailment, since=sign.since if sign is not None else ())
     put_node(cluster, node.being(fitness))
     if e.action in STOPS:
         _hurt(cluster, node, e.gpu_uuid, recorded)
@@ -107,19 +107,13 @@ def _counting(fitness: Fitness, fault: Fault) -> Fitness:
     return replace(fitness, noted=(*others, fault)[-NOTED_MAX:])
 
 
-def _ailing(fitness: Fitness, e: GpuJudged, recorded: Recorded, *, since: tuple[Recovery, ...]) -> Fitness:
+def _ailing(fitness: Fitness, gpu_uuid: GpuUuid, ailment: Ailment, *, since: tuple[Recovery, ...]) -> Fitness:
     """The GPU is out, for all that it was judged for. What was done about it before this sign helps against it no more."""
-    known = fitness.ailments.get(e.gpu_uuid)
-    ailment = Ailment(e.action, e.signal, e.code, recorded.at, e.returns_by, e.table, e.rule, e.whole_node)
-    if known is not None:
-        returns_by = tuple(means for means in known.returns_by if means in e.returns_by)
-        graver = ailment if GRAVITY[known.action] < GRAVITY[e.action] else known
-        ailment = replace(graver, returns_by=returns_by, whole_node=known.whole_node or e.whole_node)
-    fitness = replace(
-        fitness, ailments=fitness.ailments | {e.gpu_uuid: ailment}, remedies=_of_others(fitness, e.gpu_uuid)
-    )
+    known = fitness.ailments.get(gpu_uuid)
+    ailments = fitness.ailments | {gpu_uuid: ailment if known is None else known.with_(ailment)}
+    fitness = replace(fitness, ailments=ailments, remedies=_of_others(fitness, gpu_uuid))
     for means in since:  # done between the sign and this verdict
-        fitness = _remedied(fitness, e.gpu_uuid, means)
+        fitness = _remedied(fitness, gpu_uuid, means)
     return fitness
 
 

@@ -4,10 +4,11 @@ from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from events.base import GpuUuid, Position, RunId
 from events.fleet import DrainCause
-from events.gpu import GpuAction, GpuSignal, Recovery
+from events.gpu import GpuAction, GpuJudged, GpuSignal, Recovery
 
 OUT: Final = frozenset({GpuAction.RESET, GpuAction.DRAIN, GpuAction.EVICT})  # the GPU is given to nobody
 STOPS: Final = frozenset({GpuAction.RESTART, GpuAction.RESET, GpuAction.EVICT})  # and the run that holds it is stopped
@@ -50,6 +51,12 @@ class Ailment(msgspec.Struct, frozen=True, gc=False):
     table: str
     rule: str
     whole_node: bool = False  # the node is drained with it
+
+    def with_(self, other: "Ailment") -> "Ailment":
+        """Both of one GPU: the graver one, of two that are as grave the earlier, and what helps against both."""
+        returns_by = tuple(means for means in self.returns_by if means in other.returns_by)
+        graver = other if GRAVITY[self.action] < GRAVITY[other.action] else self
+        return replace(graver, returns_by=returns_by, whole_node=self.whole_node or other.whole_node)
 
 
 class Fault(msgspec.Struct, frozen=True, gc=False):
@@ -140,3 +147,10 @@ class Fitness(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 FIT: Final = Fitness()
+
+
+def ailment_of(e: GpuJudged, at: datetime) -> Ailment | None:
+    """What a verdict says of its GPU; None where that stays in use."""
+    if e.action not in OUT or e.held_back:
+        return None
+    return Ailment(e.action, e.signal, e.code, at, e.returns_by, e.table, e.rule, e.whole_node)

@@ -11,6 +11,7 @@ from events.codec import TYPES
 from events.head import LogFounded
 from events.job import JobPlaced
 from projections.tables import (
+    alarm_view,
     event_index,
     gpu_view,
     job_view,
@@ -42,7 +43,7 @@ UNFIT: Final = (
 
 
 # The tables that fold, in the order in which a record is, and which show an event of each type: most, one or two.
-FOLDED: Final = (promise_view, job_view, run_view, share_view, node_view, gpu_view, queue_view, ledger)
+FOLDED: Final = (promise_view, job_view, run_view, share_view, node_view, gpu_view, queue_view, ledger, alarm_view)
 SHOWN_IN: Final = {
     cls: tuple(index for index, table in enumerate(FOLDED) if issubclass(cls, table.EVENTS)) for cls in TYPES
 }
@@ -54,6 +55,7 @@ class Tables:
     def __init__(self, schema: str) -> None:
         self._schema = schema
         self.reached = Reached()  # how far the rows kept reach, and the tables when this last looked
+        self._alarms = alarm_view.Alarms()
         self._gpus = gpu_view.Gpus()
         self._jobs = job_view.rows()
         self._nodes = node_view.rows()
@@ -63,7 +65,7 @@ class Tables:
         self._shares = share_view.rows()
         self._ledger = ledger.Ledger()
         self._all = (
-            self._jobs, self._promises, self._queues, self._runs, self._shares, self._nodes, self._gpus, self._ledger
+            self._jobs, self._promises, self._queues, self._runs, self._shares, self._nodes, self._gpus, self._ledger, self._alarms
         )  # fmt: skip
         folds: tuple[Callable[[Recorded], None], ...] = (  # in the order of `FOLDED`
             partial(promise_view.fold, self._promises, self._jobs),
@@ -74,6 +76,7 @@ class Tables:
             partial(gpu_view.fold, self._gpus, self._jobs),
             partial(queue_view.fold_document, self._queues),
             self._ledger.fold,
+            self._alarms.fold,
         )
         self._folds_of = {cls: tuple(folds[index] for index in indexes) for cls, indexes in SHOWN_IN.items()}
 
@@ -137,7 +140,7 @@ class Tables:
         return stored
 
     async def _load(self, conn: Connection, parts: Parts) -> None:
-        promises, jobs, runs, shares, nodes, gpus, documents, credited = parts
+        promises, jobs, runs, shares, nodes, gpus, documents, credited, alarms = parts
         await self._jobs.load(conn, job_view.keys(jobs))
         await self._promises.load(conn, promise_view.keys(promises, self._jobs))
         await self._queues.load(conn, queue_view.keys(jobs))
@@ -150,6 +153,7 @@ class Tables:
         await self._gpus.load(conn, gpu_view.keys(gpus))
         await self._gpus.load_marked(conn, gpu_view.unmarked(gpus, self._jobs))
         await self._ledger.load(conn, credited)
+        await self._alarms.load(conn, alarm_view.keys(alarms))
 
     def _fold(self, stretch: Stretch) -> None:
         """Record by record, so that a table may look at another as it was when that happened."""

@@ -1,13 +1,15 @@
 """`gpu_view`: every slot of every node, one row each: its GPU, whether that is in the pool, and whose it is."""
 
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
-from events.base import SLOTS_MAX, GpuUuid, JobId, NodeEpoch, NodeId, Position, Recorded, RunId
+from events.base import SLOTS_MAX, Event, GpuUuid, JobId, NodeEpoch, NodeId, Position, Recorded, RunId
 from events.fleet import NodeLost
+from events.gpu import GpuAction, GpuJudged, GpuReturned, GpuSignal
 from events.job import (
     EarmarkDropped,
     GpusEarmarked,
@@ -18,34 +20,42 @@ from events.job import (
     JobSucceeded,
     JobTimedOut,
 )
-from events.node import GpusFoundClean, GpusReleased, NodeJoined
+from events.node import GpusFoundClean, GpusReleased, NodeJoined, ShareEnded
+from projections.cluster.fitness import Ailment, ailment_of
 from projections.tables.job_view import JobRow
 from projections.tables.rows import Rows, as_json, slots_of
 from runtime.postgres import Connection, Pool
 
 LOAD: Final = """
-SELECT node_id, slot, epoch, uuid, gpu_type, state, run_id, position, earmarked_for
+SELECT node_id, slot, epoch, uuid, gpu_type, state, run_id, position, earmarked_for, cleaning, health, judged
 FROM gpu_view WHERE node_id = ANY($1) ORDER BY node_id, slot
 """
 WRITE: Final = """
 INSERT INTO gpu_view SELECT * FROM json_populate_recordset(NULL::gpu_view, $1::json)
 ON CONFLICT (node_id, slot) DO UPDATE SET
     epoch = excluded.epoch, uuid = excluded.uuid, gpu_type = excluded.gpu_type, state = excluded.state, run_id = excluded.run_id,
-    position = excluded.position, earmarked_for = excluded.earmarked_for
+    position = excluded.position, earmarked_for = excluded.earmarked_for, cleaning = excluded.cleaning,
+    health = excluded.health, judged = excluded.judged
 """
 MARKED: Final = "SELECT DISTINCT node_id FROM gpu_view WHERE earmarked_for = ANY($1)"
 OF_NODE: Final = """
-SELECT node_id, slot, epoch, uuid, gpu_type, state, run_id, position, earmarked_for
+SELECT node_id, slot, epoch, uuid, gpu_type, state, run_id, position, earmarked_for, cleaning, health, judged
 FROM live.gpu_view WHERE node_id = $1 ORDER BY slot
 """
 COUNTED: Final = """
 SELECT gpu_type, state, count(*) FROM live.gpu_view WHERE state <> 'absent' GROUP BY gpu_type, state ORDER BY 1, 2
 """
 
+SICK: Final = """
+SELECT gpu_type, health->>'action', count(*) FROM live.gpu_view
+WHERE health IS NOT NULL AND state <> 'absent' GROUP BY 1, 2 ORDER BY 1, 2
+"""
 EARMARKED: Final = "SELECT count(*) FROM live.gpu_view WHERE earmarked_for IS NOT NULL"
 # Of a job: what ends its earmark, if it has one.
 UNMARKING: Final = (JobPlaced, EarmarkDropped, JobRejected, JobSucceeded, JobFailed, JobCancelled, JobTimedOut)
-EVENTS: Final = (GpusReleased, GpusFoundClean, NodeLost, NodeJoined, GpusEarmarked, *UNMARKING)  # that this table shows
+EVENTS: Final = (  # that this table shows
+    GpusReleased, GpusFoundClean, NodeLost, NodeJoined, ShareEnded, GpusEarmarked, GpuJudged, GpuReturned, *UNMARKING
+)  # fmt: skip
 
 
 class GpuState(StrEnum):
@@ -61,6 +71,17 @@ class GpuState(StrEnum):
 PRESENT: Final = (GpuState.UNCLEAN, GpuState.FREE, GpuState.HELD)
 
 
+class Judged(msgspec.Struct, frozen=True, gc=False):
+    """The last verdict on a GPU."""
+
+    action: GpuAction
+    signal: GpuSignal
+    code: int
+    rule: str
+    at: datetime
+    held_back: bool = False  # by the breaker
+
+
 class GpuRow(msgspec.Struct, gc=False, omit_defaults=True):
     """A slot, as the table has it."""
 
@@ -73,6 +94,22 @@ class GpuRow(msgspec.Struct, gc=False, omit_defaults=True):
     run_id: RunId | None  # that holds it
     position: Position  # of the last event that changed it
     earmarked_for: JobId | None = None  # set aside for this job, free or not yet
+    cleaning: bool | None = None  # the ranks of the run that holds it have ended, and it is not released yet
+    health: Ailment | None = None  # why it is given to nobody
+    judged: Judged | None = None
+
+
+AILMENT: Final = msgspec.json.Decoder(Ailment)
+JUDGED: Final = msgspec.json.Decoder(Judged)
+
+
+def _read(record: Iterable[Any]) -> GpuRow:
+    """A row as it was selected, with its JSON decoded."""
+    *columns, health, judged = record
+    row = GpuRow(*columns)
+    row.health = AILMENT.decode(health) if health is not None else None
+    row.judged = JUDGED.decode(judged) if judged is not None else None
+    return row
 
 
 class Gpus:
@@ -124,7 +161,7 @@ class Gpus:
         if missing:
             self._kept.update({node_id: [] for node_id in missing})
             for record in await conn.fetch(LOAD, missing):
-                row = GpuRow(*record)
+                row = _read(record)
                 self._kept[row.node_id].append(row)
                 if row.earmarked_for is not None:
                     self._marked.setdefault(row.earmarked_for, {})[row.node_id, row.slot] = row
@@ -148,7 +185,9 @@ def keys(records: Iterable[Recorded]) -> Iterator[NodeId]:
             case JobPlaced() | GpusEarmarked() as e:
                 for share in e.shares:
                     yield share.node_id
-            case NodeJoined() | NodeLost() | GpusFoundClean() | GpusReleased() as e:
+            case NodeJoined() | NodeLost() | GpusFoundClean() | GpusReleased() | ShareEnded() as e:
+                yield e.node_id
+            case GpuJudged() | GpuReturned() as e:
                 yield e.node_id
             case _:
                 pass
@@ -175,19 +214,33 @@ def fold(gpus: Gpus, jobs: Rows[JobId, JobRow], recorded: Recorded) -> None:
             _hold(gpus, event, recorded.position)
         return
     match event:
+        case GpuJudged() | GpuReturned():
+            _judge(gpus, event, recorded)
+        case GpusEarmarked() as e if (job := jobs.get(e.job_id)) is not None and job.earmark == recorded.position:
+            _mark(gpus, e, recorded.position)
+        case _:
+            _report(gpus, event, recorded.position)
+
+
+def _report(gpus: Gpus, event: Event, position: Position) -> None:
+    """What is said of a node, or by it, moves its slots."""
+    match event:
         case GpusReleased() as e:
             for row in _named(gpus, e.node_id, e.node_epoch, slots_of(e.slots)):
                 if row.run_id == e.run_id:
-                    _become(gpus, row, GpuState.FREE, recorded.position)
+                    _become(gpus, row, GpuState.FREE, position)
         case NodeLost() as e:
             for row in _in_state(gpus, e.node_id, e.node_epoch, PRESENT):
-                _become(gpus, row, GpuState.LOST, recorded.position)
+                _become(gpus, row, GpuState.LOST, position)
+        case ShareEnded() as e:
+            for row in _in_state(gpus, e.node_id, e.node_epoch, (GpuState.HELD,)):
+                if row.run_id == e.run_id and not row.cleaning:
+                    row.cleaning, row.position = True, position
+                    gpus.put(row)
         case GpusFoundClean() as e:
-            _find_clean(gpus, e, recorded.position)
+            _find_clean(gpus, e, position)
         case NodeJoined() as e:
-            _join(gpus, e, recorded.position)
-        case GpusEarmarked() as e if (job := jobs.get(e.job_id)) is not None and job.earmark == recorded.position:
-            _mark(gpus, e, recorded.position)
+            _join(gpus, e, position)
         case _:
             pass  # not shown in this view
 
@@ -214,6 +267,20 @@ def _hold(gpus: Gpus, event: JobPlaced, position: Position) -> None:
                 row.run_id = event.run_id
 
 
+def _judge(gpus: Gpus, event: GpuJudged | GpuReturned, recorded: Recorded) -> None:
+    """A GPU was judged, or returned, in the life that its node is in."""
+    rows = (row for row in gpus.of(event.node_id) if row.uuid == event.gpu_uuid and row.epoch == event.node_epoch)
+    for row in rows:
+        if isinstance(event, GpuReturned):
+            row.health = None
+        else:
+            row.judged = Judged(event.action, event.signal, event.code, event.rule, recorded.at, event.held_back)
+            if (found := ailment_of(event, recorded.at)) is not None:
+                row.health = found if row.health is None else row.health.with_(found)
+        row.position = recorded.position
+        gpus.put(row)
+
+
 def _named(gpus: Gpus, node_id: NodeId, epoch: NodeEpoch, slots: list[int]) -> Iterator[GpuRow]:
     rows = gpus.of(node_id)
     for slot in slots:
@@ -226,7 +293,7 @@ def _in_state(gpus: Gpus, node_id: NodeId, epoch: NodeEpoch, states: tuple[GpuSt
 
 
 def _become(gpus: Gpus, row: GpuRow, state: GpuState, position: Position) -> None:
-    row.state, row.run_id, row.position = state, None, position
+    row.state, row.run_id, row.cleaning, row.position = state, None, None, position
     gpus.put(row)
 
 
@@ -247,7 +314,7 @@ def _join(gpus: Gpus, event: NodeJoined, position: Position) -> None:
         if len(rows) < SLOTS_MAX:
             rows.append(GpuRow(event.node_id, len(rows), NodeEpoch(0), uuid, kind, GpuState.UNCLEAN, None, position))
         elif (row := next(gone, None)) is not None:
-            row.uuid = uuid
+            row.uuid, row.health, row.judged = uuid, None, None
     for row in rows:
         row.epoch = NodeEpoch(position)
         if row.earmarked_for is not None:
@@ -259,7 +326,7 @@ def _join(gpus: Gpus, event: NodeJoined, position: Position) -> None:
 
 async def gpus_of(db: Pool | Connection, node_id: NodeId) -> list[GpuRow]:
     """The slots of a node, in order."""
-    return [GpuRow(*record) for record in await db.fetch(OF_NODE, node_id)]
+    return [_read(record) for record in await db.fetch(OF_NODE, node_id)]
 
 
 async def counts(db: Pool | Connection) -> dict[str, dict[str, int]]:
@@ -268,6 +335,11 @@ async def counts(db: Pool | Connection) -> dict[str, dict[str, int]]:
     for kind, state, number in await db.fetch(COUNTED):
         counted.setdefault(kind, {})[state] = number
     return counted
+
+
+async def sick(db: Pool | Connection) -> dict[tuple[str, str], int]:
+    """How many GPUs are out by verdicts, by type and action."""
+    return {(kind, action): number for kind, action, number in await db.fetch(SICK)}
 
 
 async def earmarked(db: Pool | Connection) -> int:

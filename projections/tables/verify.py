@@ -18,6 +18,7 @@ KEYS: Final = {
     "share_view": ("run_id", "node_id"),
     "node_view": ("node_id",),
     "gpu_view": ("node_id", "slot"),
+    "alarm_view": ("raised",),
     "queue_view": ("team",),
     "promise_view": ("job_id", "promised"),
     "account_view": ("account",),

@@ -10,6 +10,7 @@ from events.base import START, JobId, TeamId, position_of
 from events.job import HoldCode, JobAdmitted, JobCancelRequested, JobHeld
 from projections.tables import (
     account_view,
+    alarm_view,
     ask_view,
     bill_view,
     credit_entry,
@@ -37,6 +38,7 @@ ROWS = {
     "share_view": share_view.ShareRow,
     "node_view": node_view.NodeRow,
     "gpu_view": gpu_view.GpuRow,
+    "alarm_view": alarm_view.AlarmRow,
     "queue_view": queue_view.QueueRow,
     "promise_view": promise_view.PromiseRow,
     "account_view": account_view.AccountRow,

@@ -42,7 +42,7 @@ SELECT node.node_id, node.epoch, node.state, boot_id, instance, node.gpu_type, g
        cordon_reason, drain, windows, retired_at, patience_s, ahead_s, score, coalesce(gpu.free, 0), coalesce(gpu.held, 0), coalesce(gpu.unclean, 0),
        coalesce(gpu.run_ids, '{}'), coalesce(gpu.earmarked, 0), coalesce(gpu.earmarked_for, '{}')
 FROM live.node_view AS node LEFT JOIN (
-    SELECT node_id, count(*) FILTER (WHERE state = 'free') AS free, count(*) FILTER (WHERE state = 'held') AS held,
+    SELECT node_id, count(*) FILTER (WHERE state = 'free' AND health IS NULL) AS free, count(*) FILTER (WHERE state = 'held') AS held,
            count(*) FILTER (WHERE state = 'unclean') AS unclean,
            array_agg(DISTINCT run_id) FILTER (WHERE run_id IS NOT NULL) AS run_ids, count(earmarked_for) AS earmarked,
            array_agg(DISTINCT earmarked_for) FILTER (WHERE earmarked_for IS NOT NULL) AS earmarked_for

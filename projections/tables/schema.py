@@ -19,7 +19,7 @@ SCRATCH: Final = "scratch"  # made by `verify`, to be compared
 OLD: Final = "old"  # was `live` until the last rebuild
 
 MIGRATIONS: Final = Path(migrations.__file__).parent / "tables"
-FOLD_VERSION: Final = 3  # raised when the same log gives other rows than before: then tables are rebuilt
+FOLD_VERSION: Final = 4  # raised when the same log gives other rows than before: then tables are rebuilt
 
 # Advisory locks: (1, hash of a schema) is held by who writes its tables.
 REBUILD_LOCK: Final = 0x6D757374_00000002

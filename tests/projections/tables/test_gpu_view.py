@@ -1,15 +1,18 @@
 """Whose a GPU is: only what names the node's present life, and the run that holds it, moves a slot."""
 
+from collections import Counter
 from typing import Any
+
+from msgspec.structs import replace
 
 from events.base import GpuUuid, JobId, NodeEpoch, NodeId, Position, RunId, SlotMask, TeamId, position_of
 from events.fleet import NodeLost
 from events.job import JobPlaced, NodeShare
-from events.node import GpusFoundClean, GpusReleased, NodeJoined
+from events.node import EndReason, GpusFoundClean, GpusReleased, NodeJoined, ShareEnded
 from projections.tables import gpu_view, schema
 from runtime.postgres import Pool
 from tests.histories import BEGIN, fold
-from tests.projections.tables.written import fill, recorded
+from tests.projections.tables.written import fill, lived, recorded
 
 NODE: dict[str, Any] = {"at": BEGIN, "node_id": NodeId("n1")}
 UUIDS = (GpuUuid("a"), GpuUuid("b"))
@@ -87,3 +90,40 @@ async def test_slots_are_those_of_the_fold_also_when_all_numbers_are_used_up(poo
 
     assert [gpu.uuid for gpu in gpus] == list(node.uuids)
     assert [gpu.state for gpu in gpus] == ["unclean" if node.present >> gpu.slot & 1 else "absent" for gpu in gpus]
+
+
+async def test_health_is_what_the_fold_says_of_each_gpu(pool: Pool) -> None:
+    """Of what is out, and why; of the last verdict on any."""
+    shown = Counter[str]()
+    for seed in (3, 11, 19):
+        grown = lived(seed, 250)
+        async with pool.acquire() as conn:
+            await fill(conn, schema.LIVE, [grown.records])
+            rows = [row for name in sorted(grown.cluster.nodes) for row in await gpu_view.gpus_of(conn, name)]
+            counted = await gpu_view.sick(conn)
+        ailments = {
+            (n, uuid): one for n, node in grown.cluster.nodes.items() for uuid, one in node.fitness.ailments.items()
+        }
+        health = {(row.node_id, row.uuid): row.health for row in rows if row.health is not None}
+        assert {key: replace(one, whole_node=False) for key, one in health.items()} == {
+            key: replace(one, whole_node=False) for key, one in ailments.items()
+        }
+        assert sum(counted.values()) == len([row for row in rows if row.health and row.state != "absent"])
+        shown.update(row.judged.action for row in rows if row.judged is not None)
+        shown["out"] += len(health)
+    assert {"out", "log", "reset"} <= shown.keys()
+
+
+async def test_a_slot_is_being_cleaned_from_the_end_of_its_run_to_its_release(pool: Pool) -> None:
+    """What its run holds still, though nothing of it runs; not what another one holds, nor in another life."""
+    run = [*LIVES[:2], placed("j-1", FIRST, 0b01), placed("k-1", FIRST, 0b10)]
+    ended = ShareEnded(**NODE, node_epoch=FIRST, run_id=RunId("j-1"), reason=EndReason.EXITED)
+    for events, cleaning in (
+        ([*run, ended], [True, None]),
+        ([*run, ended, released("j-1", FIRST, 0b01)], [None, None]),
+        ([*run, replace(ended, node_epoch=SECOND)], [None, None]),
+        ([*run, ended, NodeLost(**NODE, node_epoch=FIRST, silent_s=99.0)], [None, None]),
+    ):
+        async with pool.acquire() as conn:
+            await fill(conn, schema.LIVE, [recorded(events)])
+            assert [gpu.cleaning for gpu in await gpu_view.gpus_of(conn, NodeId("n1"))] == cleaning, events[-1]

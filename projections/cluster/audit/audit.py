@@ -21,9 +21,11 @@ from events.base import (
     RunId,
     SlotMask,
     Unreadable,
-    chapter_of,
     sequence_of,
+    spelled,
 )
+from events.chain import follows
+from events.chapter import ChapterOpened
 from events.fleet import NodeLost
 from events.head import LeadershipTaken, LogFounded, RoundDecided
 from events.job import (
@@ -43,6 +45,7 @@ from events.job import (
 from events.node import GpusFoundClean, GpusReleased, NodeDescribed, NodeJoined
 from projections.cluster.audit.aside import ASIDE_READERS
 from projections.cluster.audit.books import Books, Finding, Gpu, JobBook, NodeBook, slots_of
+from projections.cluster.audit.chapters import read_chapters
 from projections.cluster.audit.credit import CREDIT_READERS
 from projections.cluster.audit.gangs import gang_faults
 from projections.cluster.audit.reserving import RESERVING_READERS, before_reading
@@ -70,6 +73,7 @@ def read(books: Books, recorded: Recorded) -> None:
     """The next record is in the books, with what is wrong with it."""
     before_reading(books, recorded)
     _order(books, recorded)
+    read_chapters(books, recorded)
     _leadership(books, recorded)
     for reader in _readers(type(recorded.event)):
         reader(books, recorded, recorded.event)
@@ -89,8 +93,8 @@ def _order(books: Books, recorded: Recorded) -> None:
             books.find(
                 recorded, "contiguous", f"the log begins at {sequence_of(here)} with {type(recorded.event).__name__}"
             )
-    elif chapter_of(here) == chapter_of(before) and here != before + 1:
-        books.find(recorded, "contiguous", f"{sequence_of(here)} follows {sequence_of(before)}")
+    elif not follows(before, recorded):
+        books.find(recorded, "contiguous", f"{spelled(here)} follows {spelled(before)}")
     if books.at is not None and recorded.at < books.at:
         books.find(recorded, "time", f"{recorded.at} after {books.at}")
 
@@ -108,7 +112,9 @@ def _leadership(books: Books, recorded: Recorded) -> None:
             if e.decided_at >= recorded.position:
                 books.find(recorded, "one leader", f"decided at {e.decided_at}, which is not before it")
             books.to_come, books.decided_at = e.events, e.decided_at
-        case event if getattr(type(event), "family", None) in CONTROL and not isinstance(event, LogFounded):
+        case event if getattr(type(event), "family", None) in CONTROL and not isinstance(
+            event, LogFounded | ChapterOpened
+        ):
             if not books.to_come:
                 books.find(recorded, "one leader", f"{type(event).__name__} stands in no decision's batch")
             books.to_come = max(0, books.to_come - 1)

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from events.base import START, JobId, NodeId, Position, Recorded, RunId
+from events.chain import Chain
 from events.gpu import Recovery
 from events.job import JobSpec, NodeShare
 from projections.cluster.audit.purses import CreditBooks
@@ -92,6 +93,8 @@ class Books:
     ending: set[RunId] = field(default_factory=set)  # told to stop
     quiet: dict[RunId, set[NodeId]] = field(default_factory=dict)  # where all ranks of a run have ended
     credit: CreditBooks = field(default_factory=CreditBooks)
+    closed: bool = False  # whether the last record closed its chapter
+    chain: Chain | None = field(default_factory=Chain)  # the digest; None behind a gap
 
     def find(self, recorded: Recorded, law: str, message: str) -> None:
         """Note what must not be."""

@@ -42,7 +42,6 @@ SOUND_AFTER_S: Final = 30.0  # having lived this long, a server's next death is 
 DEATHS_MAX: Final = 4  # of one program before all is ready: the first may find a server that is restarting
 AGENT_GRACE_S: Final = 10.0
 GPU_TYPE: Final = "h100"
-AGENT_SHARE: Final = 2 / 3  # of the time until a node is lost: an agent without contact gives up before it is given up
 
 Tell = Callable[[str], None]
 
@@ -206,12 +205,13 @@ class Up:
             "MUSTER_GPUS": f"simulated:{self._plan.gpus_per_node}:{GPU_TYPE}",
             "MUSTER_ADDRESS": "127.0.0.1",
             "MUSTER_HEARTBEAT_EVERY_S": "2",
+            "MUSTER_GPUS_EVERY_S": "1",  # simulated ones answer at once, and what is injected is waited for
             "MUSTER_REREAD_EVERY_S": "1",  # on one machine a look costs nothing, and a hint may come before its value
             "MUSTER_DATA_DIR": str(self._plan.data_dir / "nodes" / node_id),
         }
         env |= self._plan.place(node_id)
         if self._plan.lost_after_s is not None:
-            env["MUSTER_LOST_AFTER_S"] = str(self._plan.lost_after_s * AGENT_SHARE)
+            env["MUSTER_LOST_AFTER_S"] = str(self._plan.lost_after_s)
         argv = (sys.executable, "-I", "-m", "agent")
         return Program(name=node_id, argv=argv, env=env | self._login(f"agent-{node_id}"), grace_s=AGENT_GRACE_S)
 

@@ -18,7 +18,8 @@ from events.base import (
     position_of,
     run_id_of,
 )
-from events.head import LeadershipTaken, LogFounded
+from events.fleet import NodeLost
+from events.head import LeadershipTaken, LogFounded, RoundDecided
 from events.job import JobAdmitted, JobCancelRequested, JobPlaced, JobSpec, JobSubmitted, NodeShare
 from events.node import EndReason, GpusFoundClean, GpusReleased, NodeJoined, ShareEnded, ShareStarted
 from events.policy import PolicySet
@@ -75,6 +76,17 @@ class World:
         if clean:
             self.add(GpusFoundClean(at=self.at, node_id=NodeId(name), node_epoch=epoch, gpu_uuids=uuids))
         return epoch
+
+    def decide(self, *events: Event) -> None:
+        """A decision with its record."""
+        tick = self.tick()
+        record = RoundDecided(at=self.at, epoch=self.cluster.epoch, decided_at=tick.position, events=len(events))
+        self.add(record, *events)
+
+    def lose(self, name: str) -> None:
+        """A node is given up, and nothing else is said."""
+        node = self.cluster.nodes[NodeId(name)]
+        self.decide(NodeLost(at=self.at, node_id=node.node_id, node_epoch=node.epoch, silent_s=92.0))
 
     def policy(self, **said: Any) -> None:
         """The policy is the default one, but for this."""

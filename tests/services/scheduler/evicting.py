@@ -3,8 +3,7 @@
 from datetime import timedelta
 from typing import Any, Final
 
-from events.base import Event, JobId, NodeId, RunId, SlotMask, TeamId, run_id_of
-from events.head import RoundDecided
+from events.base import JobId, NodeId, RunId, SlotMask, TeamId, run_id_of
 from events.job import GpusEarmarked, JobAdmitted, JobPlaced, NodeShare, Priority, RunStarted
 from events.node import CheckpointSaved
 from events.queues import Bounds, Queue
@@ -34,12 +33,6 @@ class Stage(World):
         self.decide(JobAdmitted(**ids), JobPlaced(**ids, run_id=run_id, attempt=1, shares=shares))
         self.decide(RunStarted(**ids, run_id=run_id))
         return run_id
-
-    def decide(self, *events: Event) -> None:
-        """A decision with its record."""
-        tick = self.tick()
-        record = RoundDecided(at=self.at, epoch=self.cluster.epoch, decided_at=tick.position, events=len(events))
-        self.add(record, *events)
 
     def _share(self, name: str, gpus: int) -> NodeShare:
         node, slots = self.cluster.nodes[NodeId(name)], 0

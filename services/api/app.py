@@ -22,6 +22,7 @@ from services.api import (
     events,
     exports,
     fleet,
+    gpus,
     health,
     jobs,
     logs,
@@ -56,6 +57,7 @@ ROUTES: Final = (  # in the order of the page at /docs
     webhooks,
     cordon,
     drains,
+    gpus,
     fleet,
     health,
 )

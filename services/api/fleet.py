@@ -8,9 +8,9 @@ import msgspec
 from fastapi import APIRouter, Query, Response
 
 from events.ask import Entitled, EntitledAsk
-from events.base import JobId, Position
+from events.base import JobId, NodeId, Position
 from events.queues import QueueStop
-from projections.tables import node_view, promise_view, queue_view
+from projections.tables import gpu_view, node_view, promise_view, queue_view
 from projections.tables.queue_view import QueueRow
 from runtime.serve_requests import ask
 from services.api.cordon import near
@@ -25,6 +25,7 @@ from services.api.fleet_schemas import (
     Queues,
     QueueUse,
 )
+from services.api.gpus import gpu
 from services.api.node_documents import holding, node
 from services.api.parts import AtLeast, Here, InHere, say_position
 from services.api.problems import trouble
@@ -55,6 +56,7 @@ async def get_node(node_id: str, here: InHere, response: Response, min_position:
     async with here.tables(min_position) as tables:
         row = await node_view.node(tables.db, node_id)
         held = await node_view.held_on(tables.db, node_id) if row is not None else []
+        gpus = await gpu_view.gpus_of(tables.db, NodeId(node_id)) if row is not None else []
     if row is None:
         raise trouble(
             HTTPStatus.NOT_FOUND,
@@ -63,7 +65,7 @@ async def get_node(node_id: str, here: InHere, response: Response, min_position:
             await near(here, [node_id]),
         )
     say_position(response, tables.position)
-    return NodeDetail(**node(row), held=[holding(one) for one in held])
+    return NodeDetail(**node(row), held=[holding(one) for one in held], gpus=[gpu(one) for one in gpus])
 
 
 @router.get("/queues")

@@ -6,6 +6,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from services.api.drain_schemas import DrainShown, Held, Standing, WindowShown
+from services.api.gpu_schemas import Gpu
 from services.api.schemas import POSITION, PROMISES_MAX
 
 
@@ -48,8 +49,9 @@ class Node(BaseModel):
 
 
 class NodeDetail(Node):
-    """A node, and what runs there."""
+    """A node, its GPUs, and what runs there."""
 
+    gpus: list[Gpu] = Field(description="By their slots, those too that it has no more.")
     held: list[Held] = Field(description="By its runs, the first to end first.")
 
 

@@ -7,7 +7,8 @@ from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from projections.tables import gpu_view, promise_view, queue_view, run_view
+from events.alarm import AlarmCode
+from projections.tables import alarm_view, gpu_view, promise_view, queue_view, run_view
 from projections.tables.promise_view import Kept
 from projections.tables.queue_view import QueueRow
 from projections.tables.run_view import Evicted
@@ -57,6 +58,8 @@ class Fleet(NamedTuple):
     preempted: Evicted
     moved: Evicted
     earmarked: int
+    sick: dict[tuple[str, str], int]  # GPUs that are out, by type and action
+    raised: list[str]  # codes of alarms
 
 
 async def fleet_of(db: Connection) -> Fleet:
@@ -67,6 +70,8 @@ async def fleet_of(db: Connection) -> Fleet:
         preempted=await run_view.evicted(db, moved=False),
         moved=await run_view.evicted(db, moved=True),
         earmarked=await gpu_view.earmarked(db),
+        sick=await gpu_view.sick(db),
+        raised=[alarm.code for alarm in await alarm_view.alarms(db, raised=True)],
     )
 
 
@@ -83,6 +88,7 @@ class FleetMetrics(Collector):
         yield from _promises(self.shown.kept)
         yield from _evictions(self.shown)
         yield from _queues(self.shown.queues)
+        yield from _health(self.shown)
 
 
 def _promises(kept: Kept) -> Iterator[Metric]:
@@ -113,6 +119,19 @@ def _evictions(shown: Fleet) -> Iterator[Metric]:
     earmarked = GaugeMetricFamily("muster_gpus_earmarked", "GPUs that are set aside for a job.")
     earmarked.add_metric((), shown.earmarked)
     yield from (runs, lost, earmarked)
+
+
+def _health(shown: Fleet) -> Iterator[Metric]:
+    """Every alarm there is has its line, so that one that was never raised is 0 and no gap."""
+    sick = GaugeMetricFamily(
+        "muster_gpus_sick", "GPUs that verdicts took out of use.", labels=("gpu_type", "action")
+    )  # fmt: skip
+    for (gpu_type, action), gpus in sorted(shown.sick.items()):
+        sick.add_metric((gpu_type, action), gpus)
+    alarms = GaugeMetricFamily("muster_alarms", "1 for what needs a person now.", labels=("code",))
+    for code in AlarmCode:
+        alarms.add_metric((code,), int(code in shown.raised))
+    yield from (sick, alarms)
 
 
 def _queues(queues: list[QueueRow]) -> Iterator[Metric]:

@@ -13,7 +13,6 @@ from services.gate.durations import COUNT_MAX, SECONDS_MAX, Span, WholeSpan, dur
 from services.gate.names import shown
 from services.gate.problems import refusal_of, wrong
 
-AGENT_LOST_AFTER_S: Final = 60.0  # when an agent without contact gives its node up, where nobody set it
 PROMISES_MAX: Final = 256  # that the scheduler keeps at once, whatever the policy says
 INSTALMENT_SHORT_S: Final = 60  # below it, every run without a declared runtime writes a record that often
 # With `_s` in the event.
@@ -68,11 +67,6 @@ def policy_changes(before: PolicySet | None, after: PolicySet) -> list[str]:
 def policy_oddities(policy: PolicySet) -> list[str]:
     """What is legal in this policy and probably not meant."""
     told = []
-    if policy.lost_after_s <= AGENT_LOST_AFTER_S:
-        lost, agents = duration(policy.lost_after_s), duration(AGENT_LOST_AFTER_S)
-        told.append(
-            f"lost_after is {lost}: agents without contact must give up earlier; MUSTER_LOST_AFTER_S of theirs is {agents} if unset"
-        )
     if policy.promises > PROMISES_MAX:
         told.append(f"promises is {policy.promises}: no more than {PROMISES_MAX} gangs hold one at once")
     if policy.instalment_s < INSTALMENT_SHORT_S:

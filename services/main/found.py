@@ -47,7 +47,7 @@ async def fit_servers(login: Login) -> None:
 
 
 async def set_lost_after(login: Login, lost_after_s: float) -> None:
-    """The log's policy says when a silent node is lost, and when it is suspect; all else in it is as operators set it.
+    """The log's policy says when a silent node is suspect, and when lost, whatever runs there; all else is as it was.
 
     Raises `Fault`.
     """
@@ -70,7 +70,9 @@ async def _lost_after_set(log: Log, lost_after_s: float) -> bool:
     held = last.event if last is not None else PolicySet(at=CLOCK.now())
     if not isinstance(held, PolicySet):
         raise Fault("policy_unreadable", "The log's policy is of another version.", "Set it by muster policy apply.")
-    wanted = replace(held, suspect_after_s=lost_after_s * SUSPECT_SHARE, lost_after_s=lost_after_s)
+    wanted = replace(
+        held, suspect_after_s=lost_after_s * SUSPECT_SHARE, lost_after_s=lost_after_s, lost_most_s=lost_after_s
+    )
     if last is not None and wanted == held:
         return True
     try:

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from datetime import UTC, datetime
 
 import msgspec
 import pytest
@@ -145,8 +146,10 @@ async def test_heartbeats_name_the_life_and_the_runs(
     await until(lambda: any(beat.runs == 1 for beat in beats), what="a beat with a run")
 
     assert control.joined is not None
-    expected = Heartbeat(node_id=NODE, epoch=control.epoch, instance=control.joined.instance, runs=1)
-    assert expected in beats
+    told = {(beat.node_id, beat.epoch, beat.instance, beat.version) for beat in beats}
+    assert told == {(NODE, control.epoch, control.joined.instance, control.joined.agent_version)}
+    assert all(beat.at is not None and abs((beat.at - datetime.now(UTC)).total_seconds()) < 60 for beat in beats)
+    assert {beat.patience_s for beat in beats} == {90.0}, "nobody has said how long it is waited for"
     await control.want(replace(share, order=Order.STOP))
     await control.ended(RUN)
 

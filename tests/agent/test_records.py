@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from agent.core.found import Step, Told, Why
+from agent.core.patience import Contact
 from agent.records import Identity, Records, StartRecord, StopRecord
 from events.base import GpuUuid, NodeEpoch, NodeId, RunId
 from tests.agent.control import share_of
@@ -51,7 +52,7 @@ def test_what_only_saves_work_is_left_out_where_the_disk_is_full(full: Records) 
     """A stop goes on, and reports count as told; what would be forgotten by a restart is done once more then."""
     full.keep_stop(RUN, STOP)
     full.keep_told(RUN, Told.ENDED)
-    full.keep_contact("b", 5.0)
+    full.keep_contact("b", Contact(sent_s=5.0, patience_s=90.0))
     full.keep_identity(replace(IDENTITY, epoch=NodeEpoch(7)))
 
     assert (full.runs[RUN].stop, full.runs[RUN].told) == (STOP, {Told.ENDED})

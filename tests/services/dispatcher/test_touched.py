@@ -19,8 +19,8 @@ from tests.histories import History, histories
 
 
 def told(cluster: Cluster) -> dict[NodeId, Desired]:
-    """What every node should run, whenever it is asked."""
-    return {node_id: replace(desired(cluster, node_id), as_of=START) for node_id in cluster.nodes}
+    """What every node should run, whenever it is asked; how long it is waited for has a test of its own."""
+    return {node_id: replace(desired(cluster, node_id), as_of=START, waiting=None) for node_id in cluster.nodes}
 
 
 @given(histories(), st.data())

@@ -13,9 +13,7 @@ from msgspec.structs import replace
 from events.ask import Refused
 from events.base import Event, StandingDocument
 from events.policy import Bearer, ChargeFrom, Consolidation, JobOrder, Overrun, PlacePolicy, PolicySet, Waived
-from runtime.settings import AgentSettings
 from services.gate.policy import (
-    AGENT_LOST_AFTER_S,
     PROMISES_MAX,
     checked_policy,
     policy_changes,
@@ -175,14 +173,6 @@ def test_changes_are_a_line_a_field() -> None:
     policy = replace(DEFAULT, lost_after_s=120.0, blocking=True)
     assert policy_changes(None, policy) == ["~ lost_after: 90s -> 2m", "~ blocking: false -> true"]
     assert policy_changes(policy, policy) == []
-
-
-def test_agents_must_give_up_before_they_are_given_up() -> None:
-    """A policy that takes a node for lost earlier than its agent stops what runs there is told."""
-    assert AgentSettings.model_fields["lost_after_s"].default == AGENT_LOST_AFTER_S
-    assert policy_oddities(DEFAULT) == []
-    (told,) = policy_oddities(replace(DEFAULT, lost_after_s=60.0))
-    assert "MUSTER_LOST_AFTER_S" in told
 
 
 def test_an_instalment_that_renews_all_the_time_is_told() -> None:

@@ -43,7 +43,7 @@ async def test_migrating_again_changes_nothing(postgres_dsn: str) -> None:
     await pool.close()
 
 
-async def test_a_start_changes_two_fields_of_the_policy_and_no_others(nats_server: EmbeddedNats) -> None:
+async def test_a_start_changes_three_fields_of_the_policy_and_no_others(nats_server: EmbeddedNats) -> None:
     """What an operator applied stays; said again, nothing is written; over none, all else has its default."""
     await found_log(nats_server.login("system"), StreamSettings())
     login = nats_server.login("gate")
@@ -54,7 +54,7 @@ async def test_a_start_changes_two_fields_of_the_policy_and_no_others(nats_serve
     first = await log.last("policy")
     assert first is not None
     assert first.event == replace(
-        PolicySet(at=first.event.at, by="up", suspect_after_s=10.0, lost_after_s=30.0), replaces=START
+        PolicySet(at=first.event.at, by="up", suspect_after_s=10.0, lost_after_s=30.0, lost_most_s=30.0), replaces=START
     )
     await set_lost_after(login, 30.0)
     assert await log.end() == first.position
@@ -64,6 +64,7 @@ async def test_a_start_changes_two_fields_of_the_policy_and_no_others(nats_serve
     await asyncio.gather(set_lost_after(login, 60.0), set_lost_after(login, 60.0))
     last = await log.last("policy")
     assert last is not None
-    wanted = replace(applied, at=last.event.at, by="up", suspect_after_s=20.0, lost_after_s=60.0, replaces=position)
+    said = {"suspect_after_s": 20.0, "lost_after_s": 60.0, "lost_most_s": 60.0}
+    wanted = replace(applied, at=last.event.at, by="up", replaces=position, **said)
     assert (last.event, last.position) == (wanted, position + 1)
     await connection.close()

@@ -45,7 +45,7 @@ class Estimate(NamedTuple):
 
 def estimate(cluster: Cluster, job: Job, code: HoldCode, *, ahead: int, at: datetime) -> Estimate:
     """When a job that waits for `code` may start, as of `at`. Computed anew each time: no estimate outlives its reason."""
-    if (earmark := cluster.earmarks.get(job.job_id)) is not None:
+    if (earmark := cluster.earmarks.get(job.job_id)) is not None and earmark.until is None:
         return _when_stopped(cluster, earmark.victims, at)
     if (promise := cluster.promises.get(job.job_id)) is not None:
         if promise.start is not None:

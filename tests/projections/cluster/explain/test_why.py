@@ -93,7 +93,7 @@ def test_nodes_unwell_counts_them() -> None:
 
     answer = why(world, "job")
     assert answer.code == HoldCode.NODES_UNWELL
-    assert answer.message == "needs 8 GPUs; 1 of 2 nodes is suspect, lost or cordoned"
+    assert answer.message == "needs 8 GPUs; 1 of 2 nodes is suspect, lost, cordoned or drained"
     assert (answer.have["nodes"], answer.have["nodes_unwell"], answer.have["gpus_free"]) == (2, 1, 4)
 
 
@@ -183,7 +183,7 @@ def test_the_numbers_are_those_of_a_look_at_every_node_and_job(grown: History) -
         types = job.spec.gpu_types
         typed = [node for node in nodes if not types or node.gpu_type in types]
         mine = [node for node in typed if suits_kind(job.shape, node)]
-        well = [node for node in mine if node.state is NodeState.UP and not node.cordoned]
+        well = [node for node in mine if node.state is NodeState.UP and not node.closed]
         assert why.have["gpus_free"] == sum(node.spare.bit_count() for node in well)
         assert why.have["nodes_free_whole"] == sum(node.spare.bit_count() == node.size > 0 for node in well)
         assert why.have["gpus_total"] == sum(node.size for node in mine)

@@ -6,6 +6,8 @@ from events.gpu import GpuAction, GpuSignal, Recovery
 from projections.cluster.fitness import OUT
 from services.health import table
 from services.health.table import RECOVERY_ACTIONS, SIGNALS, XIDS, Line, line_of
+from tests.services.health.documented import BETWEEN, DOCUMENT
+from tests.services.health.documented import table as table_as_documented
 
 LINES: list[Line] = [
     *XIDS.values(),
@@ -62,3 +64,12 @@ def test_what_takes_a_gpu_out_says_what_returns_it_and_an_operator_always_does()
     for line in LINES:
         assert (Recovery.OPERATOR in line.returns_by) == (line.action in OUT), line
         assert not line.whole_node or line.action is GpuAction.EVICT, line
+
+
+def test_the_document_shows_the_table() -> None:
+    """`python -m tests.services.health.documented` writes it there."""
+    found = BETWEEN.search(DOCUMENT.read_text("utf-8"))
+    assert found is not None
+    assert found.group() == table_as_documented()
+    for line in LINES:
+        assert line.words in found.group()

@@ -79,7 +79,7 @@ class Checker:
     def _decided(self, _recorded: Recorded, e: RoundDecided) -> None:
         self.decided_at = e.decided_at
 
-    def _placed(self, recorded: Recorded, e: JobPlaced) -> None:
+    def _placed(self, _recorded: Recorded, e: JobPlaced) -> None:
         self.placed[e.run_id] = e
         for share in e.shares:
             _, uuids = self.lives.get(share.node_id, (0, ()))

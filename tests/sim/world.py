@@ -1,6 +1,5 @@
 """A cluster in a bottle: machines with agents, planes, gates, servers and users, made from a seed."""
 
-import json
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -198,6 +197,3 @@ def _place_of(error: BaseException | None) -> str:
         place = f"at {Path(code.co_filename).name}:{trace.tb_lineno} in {code.co_name}: {error!r}"
         trace = trace.tb_next
     return place
-
-
-__all__ = ["World", "json", "Subjects"]

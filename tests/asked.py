@@ -57,6 +57,7 @@ def a_spec(random: Random, number: int) -> JobSpec:
         max_runtime_s=random.choice((0, 0, 60, 300)),
         on_lost=random.choice((OnLost.RESTART, OnLost.RESTART, OnLost.WAIT)),
         retries_application=random.choice((0, 1)),
+        retries_infrastructure=number % 3,  # some are held soon
         preemptible=random.random() < 0.9,
         checkpoint=Checkpoint() if random.random() < 0.8 else None,
         min_gpus=random.choice((0, 0, 0, 0, max(1, gpus // 2))),

@@ -11,6 +11,7 @@ from events.base import Event, JobId, NodeId, Position, Recorded, RunId, TeamId,
 from events.job import (
     AdmissionWithdrawn,
     EarmarkDropped,
+    FailureCategory,
     GpusEarmarked,
     HoldCode,
     IntakeEvent,
@@ -23,6 +24,7 @@ from events.job import (
     JobPlaced,
     JobRejected,
     JobRequeued,
+    JobResumeAsked,
     JobSubmitted,
     JobSucceeded,
     JobTimedOut,
@@ -42,7 +44,7 @@ SELECT job_id, team, name, key, submitted_by, priority, gpus, nodes_asked, gpus_
        cancel_at, not_before, submitted_at, admitted_at, placed_at, started_at, ended_at, submitted, position,
        coalesce(min_gpus, 0), within, coalesce(within_required, false), coalesce(max_runtime_s, 0),
        coalesce(preemptible, true), coalesce(borrowing, false), gpus_placed, gpu_type, coalesce(evictions, 0),
-       evicted_for, promise, promised_start, earmark, coalesce(account, '')
+       evicted_for, promise, promised_start, earmark, coalesce(account, ''), category
 FROM job_view WHERE job_id = ANY($1)
 """
 WRITE: Final = """
@@ -55,7 +57,8 @@ ON CONFLICT (job_id) DO UPDATE SET
     placed_at = excluded.placed_at, started_at = excluded.started_at, ended_at = excluded.ended_at,
     position = excluded.position, borrowing = excluded.borrowing, gpus_placed = excluded.gpus_placed,
     gpu_type = excluded.gpu_type, evictions = excluded.evictions, evicted_for = excluded.evicted_for,
-    promise = excluded.promise, promised_start = excluded.promised_start, earmark = excluded.earmark
+    promise = excluded.promise, promised_start = excluded.promised_start, earmark = excluded.earmark,
+    category = excluded.category
 """
 COLUMNS: Final = """
 SELECT job.job_id, job.team, job.name, job.key, job.submitted_by, job.priority, job.gpus, job.nodes_asked,
@@ -65,7 +68,7 @@ SELECT job.job_id, job.team, job.name, job.key, job.submitted_by, job.priority, 
        coalesce(job.min_gpus, 0), job.within, coalesce(job.within_required, false), coalesce(job.max_runtime_s, 0),
        coalesce(job.preemptible, true), coalesce(job.borrowing, false), job.gpus_placed, job.gpu_type,
        coalesce(job.evictions, 0), job.evicted_for, job.promise, job.promised_start, job.earmark,
-       coalesce(job.account, ''), coalesce(run.node_ids[1:$1], '{}')
+       coalesce(job.account, ''), job.category, coalesce(run.node_ids[1:$1], '{}')
 FROM live.job_view AS job LEFT JOIN live.run_view AS run USING (run_id)
 """
 LISTED: Final = f"""{COLUMNS}
@@ -152,6 +155,7 @@ class JobRow(msgspec.Struct, gc=False, omit_defaults=True):
     promised_start: datetime | None = None  # as promised now; None also where that cannot be said
     earmark: Position | None = None  # of the `GpusEarmarked` in force
     account: str = ""  # that it names to pay for it; empty: the first of its team's, if any
+    category: str | None = None  # a `FailureCategory`: whose failure the end of its last run was
 
 
 class Job(JobRow):
@@ -294,14 +298,12 @@ def _move(row: JobRow, event: Event, at: datetime, gpu_type: str) -> bool:
             row.gpu_type = gpu_type
         case RunStarted() if event.run_id == row.run_id and row.state == JobState.PLACED:
             row.state, row.started_at = JobState.RUNNING, at
-        case RunStopping() if event.run_id == row.run_id and row.state in HOLDING:
-            row.state = JobState.STOPPING
-            _failed(row, event.cause, event.exit_code, event.node_id)
-        case JobRequeued() if event.run_id == row.run_id and row.state in HOLDING:
-            row.state, row.hold_code = JobState.QUEUED, HoldCode.NOT_EVALUATED
-            row.cause, row.not_before, row.borrowing = event.cause, event.not_before, False
+        case RunStopping() | JobRequeued() if event.run_id == row.run_id and row.state in HOLDING:
+            _stopped(row, event)
         case JobCancelRequested() if row.cancel_at is None:
             row.cancel_at, row.cancel_reason = at, event.reason
+        case JobResumeAsked() if row.hold_code == HoldCode.FAILED_TOO_OFTEN:
+            row.hold_code = HoldCode.NOT_EVALUATED
         case JobRejected() | JobSucceeded() | JobFailed() | JobCancelled() | JobTimedOut():
             _ended(row, event, at)
         case _:
@@ -340,14 +342,26 @@ def _placed(row: JobRow, event: JobPlaced, at: datetime) -> None:
     """The job has its GPUs, and nothing is left of what was said about its run before, or set aside."""
     row.state, row.hold_code, row.not_before = JobState.PLACED, None, None
     row.attempt, row.run_id, row.nodes = event.attempt, event.run_id, len(event.shares)
-    row.cause = row.exit_code = row.failed_node = None
+    row.cause = row.exit_code = row.failed_node = row.category = None
     row.placed_at, row.started_at = at, None
     row.gpus_placed = sum(share.slots.bit_count() for share in event.shares)
     row.promise = row.promised_start = row.earmark = None
 
 
-def _failed(row: JobRow, cause: StopCause, exit_code: int, node_id: NodeId) -> None:
-    row.cause, row.exit_code, row.failed_node = cause, exit_code or None, node_id or None
+def _stopped(row: JobRow, event: RunStopping | JobRequeued) -> None:
+    if isinstance(event, RunStopping):
+        row.state = JobState.STOPPING
+        _failed(row, event)
+        return
+    row.state, row.not_before, row.borrowing = JobState.QUEUED, None if event.held else event.not_before, False
+    row.hold_code = HoldCode.FAILED_TOO_OFTEN if event.held else HoldCode.NOT_EVALUATED
+    if event.category or event.node_id:  # control planes of old said nothing of it here
+        _failed(row, event)
+    row.cause, row.category = event.cause, event.category or None
+
+
+def _failed(row: JobRow, event: RunStopping | JobRequeued | JobFailed) -> None:
+    row.cause, row.exit_code, row.failed_node = event.cause, event.exit_code or None, event.node_id or None
 
 
 def _ended(
@@ -361,28 +375,21 @@ def _ended(
         case JobSucceeded():
             row.state, row.exit_code = JobState.SUCCEEDED, 0
         case JobFailed():
-            row.state = JobState.FAILED
-            _failed(row, event.cause, event.exit_code, event.node_id)
+            row.state, row.category = JobState.FAILED, event.category or None
+            _failed(row, event)
         case JobCancelled():
             row.state = JobState.CANCELLED
         case JobTimedOut():
-            row.state, row.cause = JobState.TIMED_OUT, StopCause.TIME_LIMIT
+            row.state, row.cause, row.category = JobState.TIMED_OUT, StopCause.TIME_LIMIT, FailureCategory.TIME_LIMIT
 
 
 async def jobs(db: Pool | Connection, which: Filter = ALL, *, before: Position = NEWEST, limit: int = 100) -> list[Job]:
     """Up to `limit` jobs, the newest first; `before` is the `submitted` of the last one of the page before."""
     states = sorted(which.states) if which.states is not None else None
     only_open = which.states is not None and which.states <= OPEN
-    records = await db.fetch(
-        LISTED_OPEN if only_open else LISTED,
-        NODES_LISTED_MAX,
-        before,
-        which.team,
-        which.name,
-        states,
-        min(limit, PAGE_MAX),
-    )
-    return [Job(*record) for record in records]
+    query = LISTED_OPEN if only_open else LISTED
+    found = await db.fetch(query, NODES_LISTED_MAX, before, which.team, which.name, states, min(limit, PAGE_MAX))
+    return [Job(*record) for record in found]
 
 
 async def named(db: Pool | Connection, name: str) -> list[Job]:

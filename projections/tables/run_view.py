@@ -9,6 +9,7 @@ import msgspec
 
 from events.base import Event, JobId, NodeId, Position, Recorded, RunId, TeamId
 from events.job import (
+    FailureCategory,
     GpusEarmarked,
     JobCancelled,
     JobEvent,
@@ -29,7 +30,8 @@ from runtime.postgres import Connection, Pool
 LOAD: Final = """
 SELECT run_id, job_id, team, attempt, state, cause, exit_code, failed_node, gpus, nodes,
        node_ids, placed_at, started_at, stopping_at, ended_at, position,
-       saved_at, checkpoint, evicted_for, evicted_at, coalesce(moved, false), lost_gpu_s
+       saved_at, checkpoint, evicted_for, evicted_at, coalesce(moved, false), lost_gpu_s, category, placed,
+       coalesce(held, false)
 FROM run_view WHERE run_id = ANY($1)
 """
 WRITE: Final = """
@@ -39,21 +41,27 @@ ON CONFLICT (run_id) DO UPDATE SET
     failed_node = excluded.failed_node, started_at = excluded.started_at, stopping_at = excluded.stopping_at,
     ended_at = excluded.ended_at, position = excluded.position, saved_at = excluded.saved_at,
     checkpoint = excluded.checkpoint, evicted_for = excluded.evicted_for, evicted_at = excluded.evicted_at,
-    moved = excluded.moved, lost_gpu_s = excluded.lost_gpu_s
+    moved = excluded.moved, lost_gpu_s = excluded.lost_gpu_s, category = excluded.category, held = excluded.held
 """
 OF_JOB: Final = """
-SELECT run_id, job_id, team, attempt, state, cause, exit_code, failed_node, gpus, nodes,
-       node_ids, placed_at, started_at, stopping_at, ended_at, position,
-       saved_at, checkpoint, evicted_for, evicted_at, coalesce(moved, false), lost_gpu_s
-FROM live.run_view WHERE job_id = $1 ORDER BY attempt
+SELECT run.run_id, run.job_id, run.team, run.attempt, run.state, run.cause, run.exit_code, run.failed_node, run.gpus,
+       run.nodes, run.node_ids, run.placed_at, run.started_at, run.stopping_at, run.ended_at, run.position,
+       run.saved_at, run.checkpoint, run.evicted_for, run.evicted_at, coalesce(run.moved, false), run.lost_gpu_s,
+       run.category, run.placed, coalesce(run.held, false), share.reason, coalesce(share.message, '')
+FROM live.run_view AS run
+LEFT JOIN live.share_view AS share ON share.run_id = run.run_id AND share.node_id = run.failed_node
+WHERE run.job_id = $1 ORDER BY run.attempt DESC LIMIT $2
 """
 
 EVICTED: Final = """
-SELECT count(*), coalesce(sum(lost_gpu_s), 0) FROM live.run_view
+SELECT count(*), coalesce(sum(lost_gpu_s) FILTER (WHERE cause IN ('preempted', 'consolidated')), 0) FROM live.run_view
 WHERE evicted_for IS NOT NULL AND coalesce(moved, false) = $1
 """
+FAILED: Final = """
+SELECT category, count(*) FROM live.run_view WHERE category IS NOT NULL GROUP BY category ORDER BY category
+"""
 EVENTS: Final = (JobEvent, CheckpointSaved)  # that this table shows
-EVICTING: Final = frozenset({StopCause.PREEMPTED, StopCause.CONSOLIDATED})
+ATTEMPTS_MAX: Final = 1_000  # of one job; the last ones
 
 
 class RunState(StrEnum):
@@ -93,9 +101,17 @@ class RunRow(msgspec.Struct, gc=False, omit_defaults=True):
     evicted_for: JobId | None = None  # the job that it was to end for
     evicted_at: datetime | None = None  # when that was decided
     moved: bool = False  # it had a new place set aside: consolidation, not preemption
-    lost_gpu_s: float | None = (
-        None  # GPU-seconds since its last checkpoint, or its start, when it was told to end for it
-    )
+    lost_gpu_s: float | None = None  # GPU-seconds since its last checkpoint, or its start, when it was told to end
+    category: str | None = None  # a `FailureCategory`, of one that ended by a failure or for others
+    placed: Position | None = None  # of its `JobPlaced`
+    held: bool = False  # its job was held when it ended
+
+
+class Attempt(RunRow):
+    """A run, with what the share says that failed."""
+
+    reason: str | None = None  # an `EndReason`
+    message: str = ""  # what could not be done
 
 
 class Evicted(NamedTuple):
@@ -171,6 +187,7 @@ def _placed(event: JobPlaced, recorded: Recorded) -> RunRow:
         stopping_at=None,
         ended_at=None,
         position=recorded.position,
+        placed=recorded.position,
     )
 
 
@@ -182,9 +199,8 @@ def _change(row: RunRow, event: Event, at: datetime) -> bool:
         case RunStopping():
             row.state, row.stopping_at = RunState.STOPPING, at
             _failed(row, event)
-            if event.cause in EVICTING:
-                since = row.saved_at or row.started_at or row.placed_at
-                row.lost_gpu_s = row.gpus * (at - since).total_seconds()
+            if event.cause is not StopCause.CANCEL:
+                _lose(row, at)
         case GpusEarmarked() if row.evicted_for is None:
             row.evicted_for, row.evicted_at, row.moved = event.job_id, at, event.moved
         case CheckpointSaved() if row.checkpoint is None or event.number > row.checkpoint:  # a repeat is no later save
@@ -192,29 +208,52 @@ def _change(row: RunRow, event: Event, at: datetime) -> bool:
             if row.lost_gpu_s is not None:
                 row.lost_gpu_s = 0.0  # it was told to end, and has saved all until then
         case JobRequeued():
-            row.state, row.ended_at, row.cause = RunState.REQUEUED, at, event.cause
+            row.state, row.ended_at, row.held = RunState.REQUEUED, at, event.held
+            _judged(row, event, at)
         case JobSucceeded():
-            row.state, row.ended_at, row.exit_code = RunState.SUCCEEDED, at, 0
+            row.state, row.ended_at, row.exit_code, row.lost_gpu_s = RunState.SUCCEEDED, at, 0, None
         case JobFailed():
             row.state, row.ended_at = RunState.FAILED, at
-            _failed(row, event)
+            _judged(row, event, at)
         case JobCancelled():
             row.state, row.ended_at = RunState.CANCELLED, at
         case JobTimedOut():
             row.state, row.ended_at, row.cause = RunState.TIMED_OUT, at, StopCause.TIME_LIMIT
+            row.category = FailureCategory.TIME_LIMIT
+            _lose(row, at)
         case _:
             return False  # said before, or not shown in this view
     return True
 
 
-def _failed(row: RunRow, event: RunStopping | JobFailed) -> None:
+def _failed(row: RunRow, event: RunStopping | JobRequeued | JobFailed) -> None:
     row.cause, row.exit_code = event.cause, event.exit_code or None
     row.failed_node = event.node_id or None
 
 
-async def runs_of(db: Pool | Connection, job_id: JobId) -> list[RunRow]:
-    """The attempts of a job, the first one first."""
-    return [RunRow(*record) for record in await db.fetch(OF_JOB, job_id)]
+def _judged(row: RunRow, event: JobRequeued | JobFailed, at: datetime) -> None:
+    """What all evidence says in the end. Control planes of old said nothing of it when they requeued."""
+    if isinstance(event, JobFailed) or event.category or event.node_id:
+        _failed(row, event)
+    row.cause, row.category = event.cause, event.category or None
+    _lose(row, at)
+
+
+def _lose(row: RunRow, at: datetime) -> None:
+    """What it has done since its last checkpoint is lost, unless that was counted when it was told to stop."""
+    if row.lost_gpu_s is None:
+        since = row.saved_at or row.started_at or row.placed_at
+        row.lost_gpu_s = row.gpus * (at - since).total_seconds()
+
+
+async def runs_of(db: Pool | Connection, job_id: JobId) -> list[Attempt]:
+    """The attempts of a job, the first one first; of very many the last ones."""
+    return [Attempt(*record) for record in reversed(await db.fetch(OF_JOB, job_id, ATTEMPTS_MAX))]
+
+
+async def failed(db: Pool | Connection) -> dict[str, int]:
+    """How many runs ended in each category so far."""
+    return {record["category"]: record["count"] for record in await db.fetch(FAILED)}
 
 
 async def evicted(db: Pool | Connection, *, moved: bool) -> Evicted:

@@ -1,11 +1,26 @@
 """What a run that ends for another job has lost, and in which order its nodes are."""
 
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import Any
 
 from events.base import Event, JobId, NodeEpoch, NodeId, RunId, SlotMask, TeamId, position_of
-from events.job import GpusEarmarked, JobAdmitted, JobPlaced, NodeShare, RunStarted, RunStopping, StopCause
-from events.node import CheckpointSaved
+from events.job import (
+    FailureCategory,
+    GpusEarmarked,
+    JobAdmitted,
+    JobFailed,
+    JobPlaced,
+    JobRequeued,
+    JobResumeAsked,
+    JobSucceeded,
+    JobTimedOut,
+    NodeShare,
+    RunStarted,
+    RunStopping,
+    StopCause,
+)
+from events.node import CheckpointSaved, EndReason, ShareEnded
 from projections.tables import job_view, run_view, schema, share_view
 from runtime.postgres import Pool
 from tests.histories import BEGIN
@@ -68,3 +83,78 @@ async def test_nodes_and_shares_come_in_the_order_of_ranks(pool: Pool) -> None:
         shares = await share_view.shares_of(conn, RUN)
     assert run.node_ids == [share.node_id for share in shares] == ["n2", "n1"]
     assert [share.place for share in shares] == [0, 1]
+
+
+NOT_BEFORE = BEGIN + timedelta(seconds=1)
+NODE_GONE: dict[str, Any] = {"cause": StopCause.NODE_LOST, "node_id": NodeId("n2")}
+JUDGED: dict[str, Any] = NODE_GONE | {"category": FailureCategory.NODE}
+OOM: dict[str, Any] = {"cause": StopCause.RANK_FAILED, "node_id": NodeId("n1"), "exit_code": 137}
+ENDS: list[tuple[list[Event], tuple[object, ...], tuple[object, ...]]] = [  # events; what the run says, and the job
+    (
+        [saved(), RunStopping(**OF, run_id=RUN, **NODE_GONE), JobRequeued(**OF, run_id=RUN, not_before=NOT_BEFORE, **JUDGED)],
+        ("node", "node_lost", "n2", None, False, 0.021), ("queued", "not_evaluated", "node", NOT_BEFORE),
+    ),
+    (
+        [JobRequeued(**OF, run_id=RUN, not_before=NOT_BEFORE, held=True, **JUDGED)],
+        ("node", "node_lost", "n2", None, True, 0.021), ("queued", "failed_too_often", "node", None),
+    ),
+    (
+        [
+            JobRequeued(**OF, run_id=RUN, not_before=NOT_BEFORE, held=True, **JUDGED),
+            JobResumeAsked(**OF), JobResumeAsked(**OF),
+        ],
+        ("node", "node_lost", "n2", None, True, 0.021), ("queued", "not_evaluated", "node", None),
+    ),
+    (
+        [
+            RunStopping(**OF, run_id=RUN, cause=StopCause.RANK_FAILED, node_id=NodeId("n2"), exit_code=1),
+            JobFailed(**OF, run_id=RUN, category=FailureCategory.OUT_OF_MEMORY, **OOM),
+        ],
+        ("out_of_memory", "rank_failed", "n1", 137, False, 0.021), ("failed", None, "out_of_memory", None),
+    ),
+    (  # a control plane that knew no categories
+        [RunStopping(**OF, run_id=RUN, **NODE_GONE), JobRequeued(**OF, run_id=RUN, not_before=NOT_BEFORE, cause=StopCause.NODE_LOST)],
+        (None, "node_lost", "n2", None, False, 0.021), ("queued", "not_evaluated", None, NOT_BEFORE),
+    ),
+    (
+        [JobTimedOut(**OF, run_id=RUN)],
+        ("time_limit", "time_limit", None, None, False, 0.021), ("timed_out", None, "time_limit", None),
+    ),
+    (
+        [RunStopping(**OF, run_id=RUN, **NODE_GONE), JobSucceeded(**OF, run_id=RUN)],
+        (None, "node_lost", "n2", 0, False, None), ("succeeded", None, None, None),
+    ),
+]  # fmt: skip
+
+
+async def test_whose_failure_an_end_was_and_what_it_cost_is_said_of_the_run_and_of_its_job(pool: Pool) -> None:
+    """By the last word of the control plane; what is lost, from the last checkpoint; and how many of each kind there were."""
+    before = [event for event in BEFORE if not isinstance(event, GpusEarmarked)]
+    async with pool.acquire() as conn:
+        for events, of_run, of_job in ENDS:
+            await fill(conn, schema.LIVE, [recorded([*before, *events])])
+            (run,) = await run_view.runs_of(conn, JobId("j0001"))
+            lost = round(run.lost_gpu_s, 6) if run.lost_gpu_s is not None else None
+            assert (run.category, run.cause, run.failed_node, run.exit_code, run.held, lost) == of_run, events
+            job = next(job for job in await job_view.jobs(conn) if job.job_id == "j0001")
+            assert (job.state, job.hold_code, job.category, job.not_before) == of_job, events
+            assert (run.placed, run.reason, run.message) == (position_of(1, 5), None, "")
+            assert await run_view.failed(conn) == ({run.category: 1} if run.category else {})
+
+
+async def test_an_attempt_says_what_its_node_could_not_do(pool: Pool) -> None:
+    """As the share that failed reported it; each attempt its own."""
+    refused = ShareEnded(
+        at=BEGIN, node_id=NodeId("n2"), node_epoch=EPOCH, run_id=RUN, reason=EndReason.START_FAILED, message="no cgroup"
+    )
+    again = JobRequeued(
+        **OF, run_id=RUN, not_before=NOT_BEFORE, cause=StopCause.START_FAILED, node_id=NodeId("n2"),
+        category=FailureCategory.NODE,
+    )  # fmt: skip
+    second = JobPlaced(**OF, run_id=RunId("j0001-2"), attempt=2, shares=SHARES)
+    async with pool.acquire() as conn:
+        await fill(conn, schema.LIVE, [recorded([*BEFORE, refused, again, second])])
+        first, last = await run_view.runs_of(conn, JobId("j0001"))
+        _, job = await job_view.jobs(conn)
+    assert (first.reason, first.message, last.reason, last.message) == ("start_failed", "no cgroup", None, "")
+    assert (job.category, job.failed_node) == (None, None), "it runs again"

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
-from events.base import Event, Stretch
+from events.base import Event, Position, Stretch
 from events.desired import Heartbeat
-from events.head import LeadershipTaken
+from events.head import LeadershipTaken, RoundDecided
 from events.log.port import Conflict, Log, Shut, Unknown
 from projections.cluster.evolve import evolve
 from projections.cluster.state import Cluster
@@ -67,6 +67,8 @@ class ControlPlane:
         async for stretch in self._log.follow(self.cluster.position):
             for recorded in stretch:
                 self.cluster = evolve(self.cluster, recorded)
+                if isinstance(recorded.event, RoundDecided):  # a stretch may end in the middle of what it announces
+                    self._read_first = max(self._read_first, Position(recorded.position + recorded.event.events))
             for watch in watchers:
                 watch(self.cluster, stretch)
             self.silences.turn(self._clock.monotonic())

@@ -46,13 +46,16 @@ class HeldUp:
         self.at_decision = asyncio.Event()  # closed: the same, but we may say that we lead
         self.waiting = 0  # who sleeps
         self.way: Way | None = None
+        self.crumbs = False  # each record comes in a stretch of its own
         self.at_end.set()
         self.at_append.set()
         self.at_decision.set()
 
-    def follow(self, after: Position, *, since: datetime = EPOCH) -> AsyncIterator[Stretch]:
+    async def follow(self, after: Position, *, since: datetime = EPOCH) -> AsyncIterator[Stretch]:
         """See `Log`."""
-        return self._log.follow(after, since=since)
+        async for stretch in self._log.follow(after, since=since):
+            for part in [(recorded,) for recorded in stretch] if self.crumbs and stretch else [stretch]:
+                yield part
 
     async def end(self) -> Position:
         """See `Log`."""

@@ -24,7 +24,7 @@ from projections.cluster.state import Cluster
 from runtime.clock import ManualClock
 from runtime.nats import Connection
 from tests.fixtures.waiting import until
-from tests.services.control.cells import CLOCK, Cell, HeldUp, Hint
+from tests.services.control.cells import CLOCK, Cell, HeldUp, Hint, answer_lost
 
 
 def said(log: HeldUp) -> list[str]:
@@ -49,6 +49,17 @@ async def test_a_job_is_admitted_and_placed_in_the_first_round_after_it_is_read(
         await asyncio.sleep(0.5)  # rounds go on, with nothing to say
         assert len(log.tried) == tried
         assert log.failed == []
+
+
+async def test_nothing_is_decided_on_half_of_a_decision(cell: Cell) -> None:
+    """Whose answer was lost, and which is read record by record: its head is known before what it said."""
+    async with cell.plane("a", Hint(held=True)) as (plane, log):
+        await cell.join("n1", 4)
+        await until(lambda: plane.leading)
+        log.crumbs, log.way = True, answer_lost
+        jobs = [await cell.submit(f"job-{number}", 1) for number in range(3)]
+        await until(lambda: all(cell.placed(job) for job in jobs), within_s=3)
+        assert "Unknown" in log.failed
 
 
 async def test_who_has_no_lease_says_nothing(cell: Cell) -> None:

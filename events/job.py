@@ -130,10 +130,10 @@ class HoldCode(StrEnum):
     CREDITS = "credits"  # its account cannot pay for the whole of it
     BEHIND = "behind"  # another holds up its queue, which is strict
     # Room
-    NODES_UNWELL = "nodes_unwell"  # would fit if suspect, lost or cordoned nodes were well
+    NODES_UNWELL = "nodes_unwell"  # would fit if suspect, lost, cordoned or drained nodes were well
     NO_ROOM = "no_room"  # fits the cluster, not what is free now
     SCATTERED = "scattered"  # as many GPUs are free as it needs, in pieces that do not hold it
-    RESERVED = "reserved"  # what is free is promised to a gang before it, which it would delay
+    RESERVED = "reserved"  # what is free is promised to a gang before it, or kept for maintenance, which it would delay
     WAITS_FOR_PREEMPTED = "waits_for_preempted"  # others are being stopped for it
     PROMISED = "promised"  # nodes drain towards it
 

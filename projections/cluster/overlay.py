@@ -160,7 +160,7 @@ class Lines(Generic[G, V]):
 
 
 class Buckets(Generic[K]):
-    """Node names in sorted buckets. A fork shares the buckets that it does not change."""
+    """Node names in sorted buckets. A fork shares the buckets that neither it nor what it was forked from changes."""
 
     __slots__ = ("_lists", "_own")
 
@@ -169,9 +169,10 @@ class Buckets(Generic[K]):
         self._own: set[K] = set()
 
     def fork(self) -> "Buckets[K]":
-        """Buckets that start as these and can be changed without changing them."""
+        """Buckets that start as these. Either can be changed without changing the other."""
         forked: Buckets[K] = Buckets()
         forked._lists = dict(self._lists)
+        self._own.clear()  # they are the fork's too from now on
         return forked
 
     def add(self, key: K, name: str) -> None:

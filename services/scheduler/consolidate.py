@@ -9,6 +9,7 @@ from events.policy import Consolidation
 from projections.cluster.job import Job, Shape
 from projections.cluster.placing.misfit import least, sized
 from projections.cluster.placing.place import Placement, place
+from projections.cluster.placing.windows import Windows
 from services.scheduler.scene import Scene
 from services.scheduler.search import Found
 from services.scheduler.spots import (
@@ -87,11 +88,11 @@ def _homes(scene: Scene, found: Found, gpu_type: str) -> tuple[Move, ...] | RunI
     """A new place for each run that moves, the largest first, all at once; or the first that finds none."""
     room = scene.room.fork()
     room.reserve(found.shares)
-    moves: dict[RunId, Move] = {}
+    moves, windows = dict[RunId, Move](), Windows(scene.cluster)
     for run in sorted((scene.cluster.runs[r] for r in found.victims), key=lambda run: (-run.gpus, run.run_id)):
-        shape = sized(scene.cluster.jobs[run.job_id].shape, run.gpus)._replace(gpu_types=(gpu_type,))
-        home = place(room, shape)
-        if not isinstance(home, Placement):
+        job = scene.cluster.jobs[run.job_id]
+        home = place(room, sized(job.shape, run.gpus)._replace(gpu_types=(gpu_type,)))
+        if not isinstance(home, Placement) or not windows.spares(home.shares, job.spec, scene.tick.at):
             return run.run_id
         room.take(home.shares)
         moves[run.run_id] = Move(run.run_id, home.shares)

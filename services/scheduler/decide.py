@@ -65,7 +65,7 @@ class Turn:
         self._standing = Standing(cluster, tick.at)
         self._limits = not self._standing.sole
         self._all_types = tuple(sorted(cluster.capacity))
-        self._promised = Promised(cluster)
+        self._promised = Promised(cluster, tick.at)
         self._paid = Paid(cluster, tick.at)
         self._events = earmark.settle(cluster, tick, self._standing, self._paid)
         self._placed: set[JobId] = {e.job_id for e in self._events if isinstance(e, JobPlaced)}
@@ -220,7 +220,7 @@ class Turn:
         if claim is not None and most is None and self._ready(job, claim):
             nodes = [self._cluster.nodes[share.node_id] for share in claim.shares]
             return Placement(claim.shares, ranks_along(nodes) if self._cluster.spares else ())
-        found = self._promised.fit(shape, most)
+        found = self._promised.fit(shape, most, end=self._end(job))
         if isinstance(found, Placement):
             return found
         if found.code not in ROOM:
@@ -245,11 +245,11 @@ class Turn:
         return claim
 
     def _ready(self, job: Job, claim: Claim) -> bool:
-        """Whether the job may have what it was promised now: all is free, and nobody else was promised any of it before its end."""
-        if not self._promised.all_free(claim):
+        """Whether the job may have what it was promised now: all is free, and nobody's before its end, nor maintenance's."""
+        mine, end = self._promises.open_to(job), self._end(job)
+        if not (self._promised.all_free(claim) and self._promised.windows.spare(claim.shares, self._tick.at, end)):
             return False
-        mine = self._promises.open_to(job)
-        return all(other.job_id in mine for other in self._promised.hit(claim.shares, end=self._end(job)))
+        return all(other.job_id in mine for other in self._promised.hit(claim.shares, end=end))
 
     def _closed(self, line: Line) -> HoldCode:
         """Why a line waits that the types open to it could never hold: one that is closed to it now could."""
@@ -281,13 +281,13 @@ class Turn:
         count(job.team, gpu_type, gpus, rank=job.rank, preemptible=job.spec.preemptible)
 
     def _try_short(self, line: Line, first: Job) -> None:
-        """Jobs that would be gone before promised starts have their turn, though the first of their line has no place."""
+        """Jobs that would be gone before promised starts, and maintenance, have their turn, though the first has no place."""
         shape, most = self._asks(line)
         shortest = next(self._cluster.shortest.line(line.shape), None)
         if shortest is None:
             return
         end = self._tick.at + timedelta(seconds=shortest[0][0])  # if it has no place, none has
-        if isinstance(self._promised.fit_promised(shape, most, end=end, mine=frozenset()), Placement):
+        if self._promised.has_place(shape, most, end=end):
             self._lineup.again(line, self._short(line, shape, most, first))
 
     def _short(self, line: Line, shape: Shape, most: int | None, first: Job) -> Iterator[tuple[OrderKey, JobId]]:
@@ -320,7 +320,7 @@ class Turn:
     # Room that others make
 
     def _scene(self, job: Job) -> Scene:
-        room = self._promised.guarded(self._promises.open_to(job))
+        room = self._promised.guarded(self._promises.open_to(job), end=self._end(job))
         return Scene(self._cluster, self._tick, room, self._standing, self._evicted, self._fields)
 
     def _preempts(self, job: Job, following: Next) -> bool:

@@ -6,6 +6,7 @@ from events.base import Event, JobId, run_id_of
 from events.job import EarmarkCause, EarmarkDropped, JobPlaced, NodeShare
 from projections.cluster.job import Earmark, JobState
 from projections.cluster.node import NodeState
+from projections.cluster.placing.windows import Windows
 from projections.cluster.quota.entitlement import Standing
 from projections.cluster.state import Cluster
 from projections.cluster.tick import Tick
@@ -21,12 +22,15 @@ def settle(cluster: Cluster, tick: Tick, standing: Standing, paid: Paid) -> list
     """
     events: list[Event] = []
     earmarks = sorted(cluster.earmarks.values(), key=lambda earmark: (earmark.position, earmark.job_id))
-    beyond = _beyond(cluster, earmarks, standing)
+    beyond, windows = _beyond(cluster, earmarks, standing), Windows(cluster)
     for earmark in earmarks:
         job = cluster.jobs[earmark.job_id]
         if job.job_id in beyond or not (earmark.until or _wanted(cluster, job.job_id)):
             events.append(EarmarkDropped(**tick.of_job(job), cause=EarmarkCause.CHANGED))
-        elif not earmark.until and any(not _whole(cluster, earmark.job_id, share) for share in earmark.shares):
+        elif not earmark.until and not (
+            all(_whole(cluster, earmark.job_id, share) for share in earmark.shares)
+            and windows.spares(earmark.shares, job.spec, tick.at)
+        ):
             events.append(EarmarkDropped(**tick.of_job(job), cause=EarmarkCause.NODE))
         elif job.state is JobState.ADMITTED and paid(job) and all(_free(cluster, share) for share in earmark.shares):
             gpu_type, gpus = _size(cluster, earmark)

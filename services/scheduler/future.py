@@ -65,13 +65,13 @@ class Future:
         """
         types = shape.gpu_types or tuple(sorted(self._room.cluster.capacity))
         walk = Walk(self._room, shape)
-        shut = sorted(((_shut_from(claim, lasts), claim.shares) for claim in around), key=itemgetter(0), reverse=True)
+        shut = sorted(((_shut_from(claim, lasts), claim) for claim in around), key=itemgetter(0), reverse=True)
         time = None
         for time, changes in groupby(self._changes(types, around), key=itemgetter(0)):
             if before is not None and time > before:
                 return None
             while shut and shut[-1][0] < time:
-                walk.shut(shut.pop()[1])
+                walk.shut(shut.pop()[1].shares)
             for change in changes:
                 (walk.reopen if change.promised else walk.free)(change.shares)
             if (shares := walk.find()) is not None:
@@ -80,8 +80,9 @@ class Future:
             return Plan(shares, time)
         if before is not None:
             return None
-        for _, shares in shut:
-            walk.shut(shares)
+        for _, claim in shut:
+            if claim.lead is None:  # whether it will have started when maintenance comes, nobody knows
+                walk.shut(claim.shares)
         return self._drained(walk, types)
 
     def _drained(self, walk: Walk, types: Sequence[str]) -> Plan | None:
@@ -154,4 +155,6 @@ def expected_end(run: Run, at: datetime) -> datetime | None:
 
 def _shut_from(claim: Claim, lasts: timedelta | None) -> datetime:
     """From when on what is promised to another is too near for a gang that lasts so long."""
+    if claim.start is not None and lasts is None and claim.lead is not None:
+        return claim.start - claim.lead
     return EVER if claim.start is None or lasts is None else claim.start - lasts

@@ -15,10 +15,11 @@ from events.job import Domain, EarmarkCause, EarmarkDropped, GpusEarmarked, Hold
 from projections.cluster.avoid import forgiven
 from projections.cluster.evolve import evolve
 from projections.cluster.evolve_asides import drop_earmark
-from projections.cluster.job import RUNTIME_MAX_S, Earmark, Job, JobState, Run, Shape, grace
+from projections.cluster.job import RUNTIME_MAX_S, Earmark, Job, JobState, Run, Shape, grace, lasts
 from projections.cluster.node import Node, NodeState, Slots
 from projections.cluster.placing.misfit import kept_away, least
 from projections.cluster.placing.place import Placement, Room, place
+from projections.cluster.placing.windows import Windows
 from projections.cluster.quota.entitlement import Standing
 from projections.cluster.state import Cluster
 from projections.cluster.tick import Tick
@@ -88,6 +89,10 @@ class Keeper:
         return until if until > self._tick.at else None
 
     @cached_property
+    def _windows(self) -> Windows:
+        return Windows(self.cluster)  # which no word of this round changes
+
+    @cached_property
     def _standing(self) -> Standing:
         return Standing(self.cluster, self._tick.at)
 
@@ -121,6 +126,8 @@ class Keeper:
         if node is None or node.epoch != share.node_epoch or node.closed or share.node_id in away:
             return False
         if node.state is NodeState.LOST or (node.state is NodeState.SUSPECT and not silent):
+            return False
+        if not self._windows.spares((share,), job.spec, self._tick.at):
             return False
         held = node.held.get(run_id_of(job.job_id, job.attempt), 0)
         mine = node.earmarked.get(job.job_id, 0) | ((held | node.free) & ~node.marked)
@@ -186,7 +193,9 @@ class Keeper:
             for share in promise.shares:
                 if slots := share.slots & ~own.get(share.node_id, 0):
                     room.reserve([NodeShare(share.node_id, share.node_epoch, SlotMask(slots))])
-        return room
+        time = lasts(job.spec)
+        end = self._tick.at + time if time is not None else None
+        return self._windows.without(room, self._windows.class_of(end))
 
     # What is said
 

@@ -7,6 +7,7 @@ from typing import Final
 from events.base import Event, JobId, NodeId
 from events.job import JobPlaced, NodeShare, PromiseCause, PromiseDropped, PromiseMoved, StartPromised
 from events.policy import JobOrder
+from projections.cluster.fitness import LEAD
 from projections.cluster.job import Job, JobState, Promise, Shape, lasts
 from projections.cluster.node import NodeState, Slots
 from projections.cluster.state import Cluster
@@ -204,7 +205,10 @@ class Promises:
                 return PromiseCause.NODE
             if share.slots & node.marked:
                 return PromiseCause.OVERTAKEN
-        return None
+        job = self._cluster.jobs[promise.job_id]
+        claim = self._claim(job, promise.shares, promise.start)
+        start = promise.start or self._tick.at
+        return None if self._promised.windows.spare(claim.shares, start, claim.end) else PromiseCause.NODE
 
     def _late(self, promise: Promise) -> bool:
         return promise.start is not None and promise.start < self._tick.at
@@ -249,7 +253,8 @@ class Promises:
         if self._plans >= PLANS_MAX:
             return None
         self._plans += 1
-        around = [claim for claim in around if claim is not instead]
+        maintained = (Claim(NOBODY, one.shares, one.starts, one.ends, LEAD) for one in self._promised.windows.closed)
+        around = [*(claim for claim in around if claim is not instead), *maintained]
         future = Future(self._promised.open, self._tick.at, self._taken)
         return future.plan(shape, lasts(job.spec), around=around, before=before)
 

@@ -3,16 +3,19 @@
 from bisect import bisect_left, insort
 from collections.abc import Container, Iterable, Iterator
 from collections.abc import Set as AbstractSet
-from datetime import datetime
-from typing import NamedTuple
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
 
 from events.base import JobId, NodeId, SlotMask
-from events.job import NodeShare
+from events.job import HoldCode, NodeShare
 from projections.cluster.job import Shape
 from projections.cluster.node import Slots
 from projections.cluster.placing.place import Misfit, Placement, place
 from projections.cluster.placing.room import Room
+from projections.cluster.placing.windows import Windows
 from projections.cluster.state import Cluster
+
+CLASSES_MAX: Final = 4  # of runs, by the maintenance before their end, whose rooms are kept at once
 
 
 class Claim(NamedTuple):
@@ -22,6 +25,7 @@ class Claim(NamedTuple):
     shares: tuple[NodeShare, ...]  # ordered by node
     start: datetime | None  # None: nobody knows
     end: datetime | None  # likewise
+    lead: timedelta | None = None  # of maintenance: so long before its start it is closed to what declares no end, too
 
     def after(self, end: datetime | None) -> bool:
         """Whether what ends by then is gone before the job starts."""
@@ -34,9 +38,11 @@ class Promised:
     `open` has all that is free, `closed` what nobody was promised. Both only shrink, but for promises that are dropped.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, at: datetime) -> None:
         self.open = self.closed = Room(cluster)
+        self.windows = Windows(cluster)
         self.claims: dict[JobId, Claim] = {}
+        self._at = at
         self._nodes = cluster.nodes
         self._aside: list[NodeShare] = []
         self._on: dict[NodeId, list[Claim]] = {}
@@ -44,6 +50,9 @@ class Promised:
         self._misfits: dict[tuple[Shape, int | None], Misfit] = {}  # in `closed`
         self._never: dict[tuple[Shape, int | None], Misfit] = {}  # in `open`
         self._denied: dict[tuple[Shape, int | None], int] = {}  # with so many promised starts that are late enough
+        self._narrow: dict[int, Room] = {}  # what of `closed` has no maintenance too soon, by the class of the run
+        self._shut: dict[tuple[Shape, int | None], int] = {}  # the least class for which that has no place
+        self._shut_promised: dict[tuple[Shape, int | None, int], int] = {}  # likewise of what is promised, as `_denied`
 
     # Promises
 
@@ -57,7 +66,7 @@ class Promised:
             self._on.setdefault(share.node_id, []).append(claim)
         if claim.start is not None:
             insort(self._starts, claim.start)
-        self._denied.clear()
+        self._forget()
 
     def drop(self, job_id: JobId) -> None:
         """It is promised no more: what of it is free is anyone's."""
@@ -72,7 +81,14 @@ class Promised:
                 self._misfits.clear()
         if claim.start is not None:
             del self._starts[bisect_left(self._starts, claim.start)]
+        self._shut.clear()
+        self._forget()
+
+    def _forget(self) -> None:
+        """What was found out in view of other promises than there are now."""
         self._denied.clear()
+        self._narrow.clear()
+        self._shut_promised.clear()
 
     def _promised_on(self, node_id: NodeId) -> Slots:
         slots = 0
@@ -87,6 +103,8 @@ class Promised:
         shares = tuple(shares)
         if self.closed is not self.open:
             self.closed.take(self._within(self.closed, shares))
+        for room in self._narrow.values():
+            room.take(self._within(room, shares))
         self.open.take(shares)
 
     def set_aside(self, shares: Iterable[NodeShare]) -> None:
@@ -105,9 +123,30 @@ class Promised:
                 seen.add(claim.job_id)
                 yield claim
 
-    def fit(self, shape: Shape, most: int | None) -> Placement | Misfit:
-        """A place on what nobody was promised."""
-        return _memo_place(self.closed, shape, most, self._misfits)
+    def fit(self, shape: Shape, most: int | None, *, end: datetime | None = None) -> Placement | Misfit:
+        """A place on what nobody was promised, and where no maintenance is on before `end`."""
+        found = _memo_place(self.closed, shape, most, self._misfits)
+        if isinstance(found, Misfit) or self.windows.spare(found.shares, self._at, end):
+            return found
+        return self._fit_around(shape, most, self.windows.class_of(end))
+
+    def _fit_around(self, shape: Shape, most: int | None, class_: int) -> Placement | Misfit:
+        """A place on nodes that are not closed to the class: one that is free elsewhere is kept for maintenance."""
+        if class_ < self._shut.get((shape, most), class_ + 1):
+            if (room := self._narrow.get(class_)) is None:
+                if len(self._narrow) >= CLASSES_MAX:
+                    self._narrow.pop(next(iter(self._narrow)))
+                room = self._narrow[class_] = self.windows.without(self.closed, class_)
+            if isinstance(found := place(room, shape, most=most), Placement):
+                return found
+            self._shut[shape, most] = class_
+        return Misfit(HoldCode.RESERVED)
+
+    def has_place(self, shape: Shape, most: int | None, *, end: datetime) -> bool:
+        """Whether there is a place for one without a promise that is gone by `end`."""
+        if isinstance(self.fit(shape, most, end=end), Placement):
+            return True
+        return isinstance(self.fit_promised(shape, most, end=end, mine=frozenset()), Placement)
 
     def fit_promised(
         self, shape: Shape, most: int | None, *, end: datetime | None, mine: AbstractSet[JobId]
@@ -117,27 +156,37 @@ class Promised:
         None: what is free would hold it, but it is promised to others.
         """
         if self.closed is self.open:
-            return self._misfits[shape, most]
+            return self._misfits.get((shape, most))
         anywhere = _memo_place(self.open, shape, most, self._never)
         if isinstance(anywhere, Misfit):
             return anywhere
         late = len(self._starts) - bisect_left(self._starts, end) if end is not None else 0
         owned = not self.claims.keys().isdisjoint(mine)
-        if not owned and late <= self._denied.get((shape, most), 0):
+        class_ = self.windows.class_of(end)
+        denied = self._shut_promised.get((shape, most, class_), 0) if class_ else self._denied.get((shape, most), 0)
+        if not owned and late <= denied:
             return None
-        found = place(self._room_for(end, mine), shape, most=most)
+        found = place(self.windows.without(self._room_for(end, mine), class_), shape, most=most)
         if isinstance(found, Placement):
             return found
-        if not owned:
+        if not owned and class_:
+            self._shut_promised[shape, most, class_] = late
+        elif not owned:
             self._denied[shape, most] = late
         return None
 
     def latest(self, shape: Shape, most: int | None) -> datetime | None:
-        """By when one without a promise must be gone to have a place on promised GPUs; None: there is none, as far as known."""
+        """By when one without a promise must be gone to have a place on GPUs that are promised, or kept for maintenance.
+
+        None: there is none, as far as known.
+        """
+        closed = self._shut.get((shape, most), 0)
+        maintained = self.windows.latest(closed) if closed else None
         hopeless = self._denied.get((shape, most), 0)
         if (shape, most) in self._never or hopeless >= len(self._starts):
-            return None
-        return self._starts[-1 - hopeless]
+            return maintained
+        promised = self._starts[-1 - hopeless]
+        return promised if maintained is None else max(promised, maintained)
 
     def _room_for(self, end: datetime | None, mine: Container[JobId]) -> Room:
         """What nobody was promised, and what is promised to `mine`, or not before `end`."""
@@ -167,8 +216,14 @@ class Promised:
         """Whether a part of what was promised is free."""
         return any(share.slots & self.open.free(self._nodes[share.node_id]) for share in claim.shares)
 
-    def guarded(self, mine: Container[JobId]) -> Room:
-        """All that is free, with what is promised to others than `mine` reserved: for searches that also free GPUs."""
+    def guarded(self, mine: Container[JobId], *, end: datetime | None = None) -> Room:
+        """All that is free, with what is promised to others than `mine` reserved: for searches that also free GPUs.
+
+        Likewise the nodes that have maintenance before `end`.
+        """
+        return self.windows.without(self._guarded(mine), self.windows.class_of(end))
+
+    def _guarded(self, mine: Container[JobId]) -> Room:
         if not self.claims and not self._aside:
             return self.open
         room = self.open.fork()

@@ -14,6 +14,7 @@ from projections.cluster.index import line_of
 from projections.cluster.job import WANT_NOTHING, Job, JobState, Shape, lasts
 from projections.cluster.placing.misfit import ANY_STATE, could_hold, misfit
 from projections.cluster.placing.place import Misfit, Room, place
+from projections.cluster.placing.windows import Windows
 from projections.cluster.quota.bounds import Block, Request, request_of
 from projections.cluster.quota.entitlement import Standing
 from projections.cluster.state import Cluster, Line
@@ -37,7 +38,7 @@ class Reason(NamedTuple):
 
     code: HoldCode
     block: Block | None = None  # whose bound it is, for the codes of queues
-    behind: JobId | None = None  # who holds it up, for `BEHIND` and `RESERVED`
+    behind: JobId | None = None  # who holds it up, for `BEHIND` and `RESERVED`; of the latter None: maintenance
 
 
 def tier_of(code: HoldCode) -> Tier:
@@ -160,6 +161,11 @@ def _of_admitted(cluster: Cluster, job: Job, standing: Standing, *, block: Block
         return Reason(HoldCode.PROMISED)
     if code is not None:
         return Reason(code)
+    windows, time = Windows(cluster), lasts(job.spec)
+    if class_ := windows.class_of(at + time if time is not None else None):
+        room = windows.without(room, class_)
+        if isinstance(place(room, asked, most=most), Misfit):
+            return Reason(HoldCode.RESERVED)  # for maintenance
     holder = _delayed(cluster, job, room, at)
     return Reason(HoldCode.RESERVED if holder is not None else HoldCode.NOT_EVALUATED, behind=holder)
 

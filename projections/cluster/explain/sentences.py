@@ -13,6 +13,7 @@ from projections.cluster.explain.supply import accepts
 from projections.cluster.job import Job
 from projections.cluster.placing.misfit import kept_away
 from projections.cluster.placing.place import Placement, Room, place
+from projections.cluster.placing.windows import Windows
 from projections.cluster.quota.bounds import Block
 from projections.cluster.quota.entitlement import Standing
 from projections.cluster.state import Cluster
@@ -215,7 +216,7 @@ def _behind(case: Case) -> tuple[str, str]:
 def _nodes_unwell(case: Case) -> tuple[str, str]:
     unwell, nodes = case.have["nodes_unwell"], case.have["nodes"]
     verb = "is" if unwell == 1 else "are"
-    message = f"needs {case.job.shape}; {unwell} of {count(nodes, 'node')} {verb} suspect, lost or cordoned"
+    message = f"needs {case.job.shape}; {unwell} of {count(nodes, 'node')} {verb} suspect, lost, cordoned or drained"
     return message, "bring the nodes back: muster nodes shows them"
 
 
@@ -235,12 +236,21 @@ def _scattered(case: Case) -> tuple[str, str]:
 
 
 def _reserved(case: Case) -> tuple[str, str]:
-    holder = case.reason.behind
-    promise = case.cluster.promises.get(holder) if holder is not None else None
+    if (holder := case.reason.behind) is None:
+        return _maintained(case)
+    promise = case.cluster.promises.get(holder)
     when = f" for {time_of(promise.start, case.at)}" if promise is not None and promise.start is not None else ""
-    message = f"needs {case.job.shape}; {_free(case)}, but they are promised to {holder or 'a job before it'}{when}"
+    message = f"needs {case.job.shape}; {_free(case)}, but they are promised to {holder}{when}"
     if not case.job.spec.max_runtime_s:
         return message, "declare a max_runtime: a job that ends before then may use them"
+    return message, "wait, or declare a shorter max_runtime: a job that ends before then may use them"
+
+
+def _maintained(case: Case) -> tuple[str, str]:
+    """Of a job that may last until there is maintenance where it would fit."""
+    first = next((closed for closed in Windows(case.cluster).closed if closed.ends > case.at), None)
+    starts = f" from {time_of(first.starts, case.at)}" if first is not None else ""
+    message = f"needs {case.job.shape}; {_free(case)}, but there is maintenance{starts}, before it would have ended"
     return message, "wait, or declare a shorter max_runtime: a job that ends before then may use them"
 
 

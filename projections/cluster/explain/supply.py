@@ -24,7 +24,7 @@ def supply(cluster: Cluster, shape: Shape) -> dict[str, int]:
     """What the nodes have that the gang may go to: those of a type it accepts, with its labels, and no other taints.
 
     `gpus_total`: their GPUs, free or not; `gpus_free`: that may be given away now; `gpus_free_most`: of these, on one
-    node at the most; `nodes`; `nodes_free_whole`: with all GPUs free; `nodes_unwell`: suspect, lost or cordoned;
+    node at the most; `nodes`; `nodes_free_whole`: with all GPUs free; `nodes_unwell`: suspect, lost, cordoned or drained;
     `nodes_unfit`: of a type it accepts, but for labels or taints; `gpus_domain_most`: GPUs of the largest rack, or spine,
     where it must stay within one.
     """

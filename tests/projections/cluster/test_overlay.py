@@ -112,3 +112,18 @@ def test_buckets_are_sorted_in_every_fork(steps: list[tuple[str, int, str]]) -> 
             assert layer.names(group) == [f"n{key}" for key in sorted(model) if model[key] == group]
 
     play(steps, Buckets(), change, agree)
+
+
+def test_what_buckets_were_forked_from_can_go_on_changing() -> None:
+    """A room and what was forked from it follow the same round: neither sees what only the other gives away."""
+    below: Buckets[int] = Buckets()
+    below.add(8, "a")
+    below.add(8, "b")
+    fork = below.fork()
+
+    below.remove(8, "a")
+    below.add(8, "c")
+
+    assert (below.names(8), fork.names(8)) == (["b", "c"], ["a", "b"])
+    fork.remove(8, "a")
+    assert (below.names(8), fork.names(8)) == (["b", "c"], ["b"])

@@ -28,7 +28,7 @@ def claim(world: World, job: str, shares: dict[str, int], *, start_s: int | None
 def test_what_is_promised_goes_to_those_that_are_gone_in_time() -> None:
     """Up to the very start, and to nobody where the start is unknown."""
     world = World({"n1": 4, "n2": 4})
-    promised = Promised(world.cluster)
+    promised = Promised(world.cluster, world.at)
     promised.add(claim(world, "early", {"n1": 0b1111}, start_s=50))
     promised.add(claim(world, "never", {"n2": 0b1111}, start_s=None))
     shape = Shape(4)
@@ -47,7 +47,7 @@ def test_what_is_promised_goes_to_those_that_are_gone_in_time() -> None:
 def test_a_slot_that_two_were_promised_is_open_to_what_is_gone_before_both() -> None:
     """A hole before a later start is the other's."""
     world = World({"n1": 4})
-    promised = Promised(world.cluster)
+    promised = Promised(world.cluster, world.at)
     promised.add(claim(world, "late", {"n1": 0b1111}, start_s=100))
     promised.add(claim(world, "hole", {"n1": 0b0011}, start_s=10, lasts_s=80))
     soon, later = (world.at + timedelta(seconds=s) for s in (10, 60))
@@ -62,7 +62,7 @@ def test_a_slot_that_two_were_promised_is_open_to_what_is_gone_before_both() -> 
 def test_what_is_dropped_is_anyones_but_for_what_another_was_promised_too() -> None:
     """And what was found not to fit is looked at again."""
     world = World({"n1": 4})
-    promised = Promised(world.cluster)
+    promised = Promised(world.cluster, world.at)
     promised.add(claim(world, "late", {"n1": 0b1111}, start_s=100))
     promised.add(claim(world, "hole", {"n1": 0b0011}, start_s=10))
     assert isinstance(promised.fit(Shape(1), None), Misfit)
@@ -77,7 +77,7 @@ def test_what_is_dropped_is_anyones_but_for_what_another_was_promised_too() -> N
 def test_whose_promise_cannot_be_kept_is_told_by_what_is_taken() -> None:
     """Not that of one whose slots are free again in time."""
     world = World({"n1": 4, "n2": 4})
-    promised = Promised(world.cluster)
+    promised = Promised(world.cluster, world.at)
     promised.add(claim(world, "a", {"n1": 0b0011}, start_s=50))
     promised.add(claim(world, "b", {"n1": 0b1100, "n2": 0b1}, start_s=100))
     taken = (share(world, "n1", 0b0110),)
@@ -92,7 +92,7 @@ def test_a_search_that_frees_gpus_sees_what_is_promised_or_set_aside_as_taken() 
     world = World({"n1": 4})
     world.submit("runs", 2)
     world.rounds()
-    promised = Promised(world.cluster)
+    promised = Promised(world.cluster, world.at)
     promised.set_aside((share(world, "n1", 0b0111),))
     promised.add(claim(world, "a", {"n1": 0b1000}, start_s=50))
     room, node = promised.guarded(NOBODY), world.cluster.nodes[NodeId("n1")]

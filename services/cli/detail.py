@@ -7,7 +7,19 @@ from services.cli import credit_detail
 from services.cli.table import counted, parse_time
 
 NAMED_MAX: Final = 8  # nodes or runs that a line names; of the rest, how many
-DETAILS: Final = ("run_id", "node_id", "code", "cause", "reason", "exit_code", "rank", "not_before", "message")
+DETAILS: Final = (
+    "run_id",
+    "node_id",
+    "code",
+    "cause",
+    "category",
+    "reason",
+    "exit_code",
+    "rank",
+    "not_before",
+    "held",
+    "message",
+)
 
 
 def short_type(event: dict[str, Any]) -> str:

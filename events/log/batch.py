@@ -3,7 +3,6 @@
 import asyncio
 import random
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Final, NamedTuple
 from uuid import uuid4
 
@@ -83,6 +82,7 @@ class Batches:
         self._chapters = chapters
         self._chance = chance
         self._writers = asyncio.Semaphore(WRITERS_MAX)
+        self._looking = asyncio.Lock()
         self._known = START  # a position that the log had reached before all that is now under way
 
     async def write(self, writings: list[Writing], key: int = 0, *, patient: bool = True) -> Position:
@@ -106,27 +106,38 @@ class Batches:
         attempt = looked = 0
         while True:
             chapter = await self._chapter_for(writings)
-            if looked != chapter:  # what older ones hold never changes
-                await self._assert_expected(writings, chapter)
-                looked = chapter
             attempt += 1
             try:
+                if looked != chapter:  # what older ones hold never changes
+                    await self._assert_expected(writings, chapter)
+                    looked = chapter
                 return await self._try(writings, key, chapter)
             except (Refusal, NotSent) as error:
                 overdue = loop.time() > deadline
                 if isinstance(error, NotSent) or error.code == OTHER_STREAM:
-                    with suppress(NoAnswer):
-                        newest = await self._chapters.newest()
-                        if newest.chapter != chapter:
-                            continue
-                        if not newest.takes:
-                            if overdue or not patient:
-                                raise Shut("A chapter of the log is being closed.", code=AWAY) from error
-                            attempt = 0
-                            await asyncio.sleep(OPENING_S)
-                            continue
+                    newest = await self._look(chapter)
+                    if newest is not None and newest.chapter != chapter:
+                        continue
+                    if newest is not None and not newest.takes:
+                        if overdue or not patient:
+                            raise Shut("A chapter of the log is being closed.", code=AWAY) from error
+                        attempt = 0
+                        continue
                 last_try = attempt == TRIES_MAX or overdue
                 await asyncio.sleep(self._back_off_s(error, attempt, last_try=last_try))
+
+    async def _look(self, chapter: int) -> Newest | None:
+        """How the newest chapter is; None where nobody says. Of all who wait for the next one, one asks at a time."""
+        async with self._looking:
+            if self._chapters.seen != chapter:
+                return Newest(self._chapters.seen, 0, takes=True)
+            try:
+                newest = await self._chapters.newest()
+            except NoAnswer:
+                return None
+            if newest.chapter == chapter and not newest.takes:
+                await asyncio.sleep(OPENING_S)
+            return newest
 
     async def _chapter_for(self, writings: list[Writing]) -> int:
         """The chapter that these go into: the newest. It was seen at least where what they expect lies in it."""
@@ -138,7 +149,10 @@ class Batches:
         return self._chapters.seen
 
     async def _assert_expected(self, writings: list[Writing], chapter: int) -> None:
-        """Raises `Conflict` unless closed chapters hold what is expected of them, which no fence in this one can see."""
+        """Raises `Conflict` unless closed chapters hold what is expected of them, which no fence in this one can see.
+
+        Raises `NotSent` where they do not answer.
+        """
         older = {
             writing.subject: writing.expected
             for writing in writings
@@ -149,7 +163,7 @@ class Batches:
         try:
             lasts = await self._chapters.lasts(older, before=chapter)
         except NoAnswer as error:
-            raise Unknown(f"Closed chapters did not answer, and nothing was sent: {error}.", code=AWAY) from error
+            raise NotSent(f"closed chapters: {error}") from error
         for subject, expected in older.items():
             if (actual := lasts.get(subject, START)) != expected:
                 raise Conflict(f"The log has moved on: {subject} is at {spelled(actual)}.", code="log_moved")

@@ -1,6 +1,7 @@
 """The ways to a JetStream server: what is asked of it, and how nats-py carries that. `wire.py` is another way."""
 
 import asyncio
+import itertools
 from base64 import b64decode
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, Protocol
@@ -127,6 +128,13 @@ async def request(
         raise NoAnswer(f"{subject}: {type(error).__name__}") from error
 
 
+class Got(NamedTuple):
+    """What has come of one direct get."""
+
+    found: list[Raw]
+    end: asyncio.Future[str]  # its status
+
+
 class NatsWay:
     """The way through nats-py, which connects again by itself."""
 
@@ -135,6 +143,10 @@ class NatsWay:
         self.moved = asyncio.Event()
         self._moved_subject = moved
         self._started: Subscription | None = None
+        self._inbox = ""  # below it come the records of direct gets: one subscription for all of them
+        self._listening = asyncio.Lock()
+        self._gets: dict[str, Got] = {}
+        self._numbers = itertools.count()
 
     async def start(self) -> None:
         """See `Way`."""
@@ -151,39 +163,40 @@ class NatsWay:
 
     async def get(self, stream: str, query: bytes) -> list[Raw]:
         """See `Way`."""
-        found: list[Raw] = []
-        end: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-
-        async def take(message: Msg) -> None:
-            headers = message.headers or {}
-            if status := headers.get("Status"):
-                if not end.done():
-                    end.set_result(status)
-                return
-            found.append(
-                Raw(
-                    headers["Nats-Subject"],
-                    int(headers["Nats-Sequence"]),
-                    headers["Nats-Time-Stamp"],
-                    message.data,
-                )
-            )
-
-        inbox = self.nc.new_inbox()
+        number = str(next(self._numbers))
+        got = self._gets[number] = Got([], asyncio.get_running_loop().create_future())
         try:
-            # No limits: what comes was asked for, and is bounded by the request.
-            subscription = await self.nc.subscribe(inbox, cb=take, pending_msgs_limit=0, pending_bytes_limit=0)
-            try:
-                await self.nc.publish(f"$JS.API.DIRECT.GET.{stream}", query, reply=inbox)
-                async with asyncio.timeout(ASK_S):
-                    status = await end
-            finally:
-                await subscription.unsubscribe()
+            reply = f"{await self._listen()}.{number}"
+            await self.nc.publish(f"$JS.API.DIRECT.GET.{stream}", query, reply=reply)
+            async with asyncio.timeout(ASK_S):
+                status = await got.end
         except (nats.errors.Error, OSError, TimeoutError) as error:
-            if found:
-                return found  # the end of a read is no news; what is missing is asked for again
+            if got.found:
+                return got.found  # the end of a read is no news; what is missing is asked for again
             raise NoAnswer(f"direct get: {type(error).__name__}") from error
-        return finished(found, status)
+        finally:
+            del self._gets[number]
+        return finished(got.found, status)
+
+    async def _listen(self) -> str:
+        async with self._listening:
+            if not self._inbox:
+                inbox = self.nc.new_inbox()
+                # No limits: what comes was asked for, and is bounded by the request.
+                await self.nc.subscribe(f"{inbox}.*", cb=self._take, pending_msgs_limit=0, pending_bytes_limit=0)
+                self._inbox = inbox
+        return self._inbox
+
+    async def _take(self, message: Msg) -> None:
+        got = self._gets.get(message.subject.rpartition(".")[2])
+        headers = message.headers or {}
+        if got is None or got.end.done():
+            return  # too late
+        if status := headers.get("Status"):
+            got.end.set_result(status)
+            return
+        subject, sequence = headers["Nats-Subject"], int(headers["Nats-Sequence"])
+        got.found.append(Raw(subject, sequence, headers["Nats-Time-Stamp"], message.data))
 
 
 def finished(found: list[Raw], status: str) -> list[Raw]:

@@ -15,6 +15,7 @@ from fastapi_offline import FastAPIOffline
 from runtime.fault import Fault
 from runtime.logging import get_logger
 from services.api import (
+    chapters,
     cordon,
     credit_asks,
     credits,  # noqa: A004  # hides a word that only a prompt needs
@@ -55,6 +56,7 @@ ROUTES: Final = (  # in the order of the page at /docs
     reconcile,
     exports,
     webhooks,
+    chapters,
     cordon,
     drains,
     gpus,

@@ -12,7 +12,8 @@ from events.ask import Why, WhyAsk
 from events.base import JobId, Position, spelled
 from events.codec import TYPES
 from events.docs.schemas import schemas
-from events.log.port import Unknown
+from events.log.between import distance
+from events.log.port import LogFault, Unknown
 from projections.tables import unreadable
 from runtime.nats import alive
 from runtime.serve_requests import ask
@@ -47,19 +48,19 @@ async def readyz(here: InHere, response: Response) -> Ready:
     """Whether the API is of use now. Records that cannot be read are told, but do not make it useless."""
     end = await _end(here)
     position, tables, unread = await _tables(here)
+    lag = await _lag(here, position, end) if tables.ok else None
     checks = {
         "nats": Check(ok=await alive(here.connection), detail="connection"),
         "log": Check(ok=end is not None, detail=f"ends at {spelled(end)}" if end is not None else "does not answer"),
         "postgres": tables,
-        "projector": _projector(position, end),
+        "projector": _projector(position, end, lag),
         "control": await _control(here),
         "unreadable": Check(ok=not unread, detail=f"{unread} records of the log cannot be read"),
     }
     ready = all(check.ok for name, check in checks.items() if name != "unreadable")
     if not ready:
         response.status_code = HTTPStatus.SERVICE_UNAVAILABLE
-    lag = end - position if end is not None and tables.ok else -1
-    return Ready(ready=ready, checks=checks, position=position, lag=lag)
+    return Ready(ready=ready, checks=checks, position=position, lag=-1 if lag is None else lag)
 
 
 @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
@@ -67,7 +68,8 @@ async def metrics(here: InHere) -> Response:
     """Counters and gauges for Prometheus."""
     end = await _end(here)
     position, tables, unread = await _tables(here)
-    here.gauges.lag.set(end - position if end is not None and tables.ok else float("nan"))
+    lag = await _lag(here, position, end) if tables.ok else None
+    here.gauges.lag.set(float("nan") if lag is None else lag)
     here.gauges.position.set(position)
     here.gauges.unreadable.set(unread)
     here.gauges.streams.set(here.streams.open)
@@ -119,12 +121,20 @@ async def _tables(here: Here) -> tuple[Position, Check, int]:
     return tables.position, Check(ok=True, detail=f"tables at {spelled(tables.position)}"), unread
 
 
-def _projector(position: Position, end: Position | None) -> Check:
-    if end is None or not position:
+async def _lag(here: Here, position: Position, end: Position | None) -> int | None:
+    """How many records the tables do not show; None where that is not known."""
+    try:
+        return None if end is None else await distance(here.log, position, end)
+    except LogFault:
+        return None
+
+
+def _projector(position: Position, end: Position | None, lag: int | None) -> Check:
+    if end is None or not position or lag is None:
         return Check(ok=False, detail="not known")
     if position > end:
         return Check(ok=False, detail="the tables are of another log, or of one that was longer: muster rebuild")
-    return Check(ok=end - position <= LAG_MAX, detail=f"{end - position} events behind")
+    return Check(ok=lag <= LAG_MAX, detail=f"{lag} events behind")
 
 
 async def _control(here: Here) -> Check:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from events.ask import RefusalCode
 from events.base import START, Position, chapter_of, position_of, sequence_of, spelled
+from events.log.between import before, chapter_ends
 from events.log.port import Reader, Unknown
 from runtime.fault import Fault
 from runtime.postgres import ABSENT, PASSING, Connection
@@ -278,21 +279,25 @@ async def _position(here: Here, field: str, typed: str, *, end: Position, withou
         return await last_by(here.log, moment, end)
     if moment.position > end:
         raise _refused("invalid", f"{field}: {spelled(moment.position)} is beyond the end of the log, {spelled(end)}")
-    return Position(moment.position - 1) if without and moment.position else moment.position
+    return await before(here.log, moment.position) if without and moment.position else moment.position
 
 
 async def last_by(log: Reader, moment: Moment, end: Position) -> Position:
     """The position of the last record that was stored by a time; `START` where there is none."""
     assert moment.time is not None
-    chapter, low, high = chapter_of(end), 0, sequence_of(end)
-    while low < high:
-        middle = (low + high + 1) // 2
-        recorded = await log.read(position_of(chapter, middle))
-        if recorded is not None and recorded.at <= moment.time:
-            low = middle
-        else:
-            high = middle - 1
-    return position_of(chapter, low) if low else START
+    ends = await chapter_ends(log, end)
+    while ends:
+        chapter, low, high = chapter_of(ends[-1]), 0, sequence_of(ends.pop())
+        while low < high:
+            middle = (low + high + 1) // 2
+            recorded = await log.read(position_of(chapter, middle))
+            if recorded is not None and recorded.at <= moment.time:
+                low = middle
+            else:
+                high = middle - 1
+        if low:
+            return position_of(chapter, low)
+    return START
 
 
 def _unknown(endpoint_id: str) -> Troubled:

@@ -8,6 +8,9 @@ import msgspec
 
 from events.base import START, Event, JobId, NodeId, Position, Recorded, RunId, Stretch, job_id_of
 from events.codec import type_of
+from events.fleet import NodeLost
+from events.gpu import GpuJudged
+from events.node import NodeJoined, RanksUnkillable, ShareEnded
 from projections.tables.rows import text
 from runtime.postgres import Connection, Pool
 
@@ -28,7 +31,15 @@ LATEST: Final = """
 SELECT position, at, type, subject, event_id, job_id, run_id, node_id, by
 FROM live.event_index WHERE position < $1 ORDER BY position DESC LIMIT $2
 """
+EVIDENCE: Final = """
+SELECT position, at, type, subject, event_id, job_id, run_id, node_id, by
+FROM live.event_index
+WHERE node_id = $1 AND position > $2 AND position <= $3 AND (run_id IS NULL OR run_id = $4) AND type = ANY($5)
+ORDER BY position DESC LIMIT $6
+"""
 PAGE_MAX: Final = 10_000
+EVIDENCE_MAX: Final = 8
+ENDING: Final = [type_of(cls) for cls in (ShareEnded, NodeLost, NodeJoined, GpuJudged, RanksUnkillable)]
 
 
 class IndexRow(msgspec.Struct, frozen=True):
@@ -96,6 +107,14 @@ async def of_node(
 ) -> list[IndexRow]:
     """What a node reported and what was said of it, from `after` on, oldest first. Placements are in `share_view`."""
     return [IndexRow(*record) for record in await db.fetch(OF_NODE, node_id, after, min(limit, PAGE_MAX))]
+
+
+async def evidence(
+    db: Pool | Connection, run_id: RunId, node_id: NodeId, *, after: Position, until: Position
+) -> list[IndexRow]:
+    """What was said of a node that may end a run, from when the run was placed until it was over: the last few, in order."""
+    found = await db.fetch(EVIDENCE, node_id, after, until, run_id, ENDING, EVIDENCE_MAX)
+    return [IndexRow(*record) for record in reversed(found)]
 
 
 async def of_all(db: Pool | Connection, *, after: Position = START, limit: int = 1000) -> list[IndexRow]:

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from events.amounts import MICRO, spelled_credits
 from projections.cluster.credit.price import HOUR_US, half_even
 from services.api.problems import MONTH
-from services.api.schemas import POSITION, Job, Taken
+from services.api.schemas import POSITION, Attempt, Job, Taken
 from services.gate.gate import REASON_MAX
 from services.gate.names import KEY_MAX
 
@@ -283,5 +283,6 @@ class Bill(BaseModel):
 class JobDetail(Job):
     """A job with what its user asked for, and what its runs cost."""
 
+    attempts: list[Attempt] = Field(description="Its runs, the first one first; of very many the last ones.")
     bills: list[Bill] = Field(description="What each of its runs costs, the first one first; empty: nobody pays.")
     spec: dict[str, Any] | None = Field(description="As checked; null while the event log does not answer.")

@@ -13,6 +13,7 @@ from events.job import JobSubmitted
 from events.log.port import Unknown
 from projections.tables import bill_view, event_index, job_view, spending
 from projections.tables.job_view import JobState
+from services.api import attempts
 from services.api.costs import Money, bill_of, costs_of
 from services.api.credit_schemas import JobDetail, money
 from services.api.documents import documents
@@ -54,11 +55,15 @@ async def get_job(job_id: str, here: InHere, response: Response, min_position: A
         row = await job_named(tables, job_id)
         costs = await costs_of(here.markets, tables.db, [row], here.clock.now())
         bills = await bill_view.bills_of(tables.db, row.job_id)
+        runs = await attempts.found(tables.db, row.job_id)
         back = {one.run_id: one.micro for one in await spending.given_back(tables.db, [row.job_id])}
     say_position(response, tables.position)
     told = job_of(row, costs[row.job_id]).model_dump()
     return JobDetail(
-        **told, bills=[bill_of(bill, back.get(bill.run_id, 0)) for bill in bills], spec=await _spec(here, row)
+        **told,
+        attempts=await attempts.told(here.log, runs),
+        bills=[bill_of(bill, back.get(bill.run_id, 0)) for bill in bills],
+        spec=await _spec(here, row),
     )
 
 
@@ -128,6 +133,7 @@ def job_of(row: job_view.Job, costs: Money) -> Job:
         message=row.message,
         hold_code=row.hold_code or "",
         cause=row.cause or "",
+        category=row.category or "",
         gpus=row.gpus,
         nodes=row.nodes,
         node_ids=list(row.node_ids),

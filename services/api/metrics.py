@@ -60,6 +60,7 @@ class Fleet(NamedTuple):
     earmarked: int
     sick: dict[tuple[str, str], int]  # GPUs that are out, by type and action
     raised: list[str]  # codes of alarms
+    failed: dict[str, int]  # runs, by whose failure their end was
 
 
 async def fleet_of(db: Connection) -> Fleet:
@@ -72,6 +73,7 @@ async def fleet_of(db: Connection) -> Fleet:
         earmarked=await gpu_view.earmarked(db),
         sick=await gpu_view.sick(db),
         raised=[alarm.code for alarm in await alarm_view.alarms(db, raised=True)],
+        failed=await run_view.failed(db),
     )
 
 
@@ -89,6 +91,7 @@ class FleetMetrics(Collector):
         yield from _evictions(self.shown)
         yield from _queues(self.shown.queues)
         yield from _health(self.shown)
+        yield from _failures(self.shown)
 
 
 def _promises(kept: Kept) -> Iterator[Metric]:
@@ -132,6 +135,15 @@ def _health(shown: Fleet) -> Iterator[Metric]:
     for code in AlarmCode:
         alarms.add_metric((code,), int(code in shown.raised))
     yield from (sick, alarms)
+
+
+def _failures(shown: Fleet) -> Iterator[Metric]:
+    failed = CounterMetricFamily(
+        "muster_runs_failed", "Runs that ended, by whose failure their end was.", labels=("category",)
+    )
+    for category, number in shown.failed.items():
+        failed.add_metric((category,), number)
+    yield failed
 
 
 def _queues(queues: list[QueueRow]) -> Iterator[Metric]:

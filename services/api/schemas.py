@@ -174,6 +174,7 @@ class Job(BaseModel):
     message: str = Field(description="A sentence about that, where there is one.")
     hold_code: str = Field(description="Why it waits; empty when it does not.")
     cause: str = Field(description="Why it was stopped, last; empty when it was not.")
+    category: str = Field(description="Whose failure the end of its last run was, from evidence; empty: nobody's.")
     gpus: int = Field(description="Of the whole gang.")
     nodes: int = Field(description="Nodes of its last run; 0 before the first.")
     node_ids: list[str] = Field(description="Nodes of its last run, in the order of ranks.")
@@ -217,6 +218,44 @@ class Job(BaseModel):
     cost_micro: int
     given_back: str = Field(description="Credits that operators gave back of what its runs were charged.")
     given_back_micro: int
+
+
+class Evidence(BaseModel):
+    """A record in the log that says what ended a run."""
+
+    event_id: str
+    type: str
+    position: int
+    at: datetime
+
+
+class Attempt(BaseModel):
+    """One run of a job."""
+
+    attempt: int
+    run_id: str
+    state: str = Field(description="`placed`, `running`, `stopping`, or how it ended.")
+    category: str = Field(description="Whose failure its end was, from evidence; empty: nobody's, or not known.")
+    cause: str
+    node_id: str = Field(description="Whose failure it was, for causes that have one.")
+    exit_code: int | None = Field(description="Of the first rank that failed; 128 + n after signal n.")
+    reason: str = Field(description="How the share on that node ended, as its agent reported it.")
+    message: str = Field(description="What could not be done there.")
+    ended_by: str = Field(description="What ended it, as a sentence; empty while it goes on, and where it ended well.")
+    held: bool = Field(description="Whether its job was held then: it waits until somebody resumes it.")
+    gpus: int
+    nodes: int
+    node_ids: list[str] = Field(description="In order of node rank.")
+    placed_at: datetime
+    started_at: datetime | None
+    stopping_at: datetime | None
+    ended_at: datetime | None
+    checkpoint: int | None = Field(description="The number of the last one that it said is safe.")
+    saved_at: datetime | None
+    lost_gpu_s: float | None = Field(
+        description="GPU-seconds since then, or since its start, when it was told to stop."
+    )
+    evidence: list[Evidence] = Field(description="What was said of that node during the run, the last few records.")
 
 
 class Jobs(BaseModel):

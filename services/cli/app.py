@@ -9,10 +9,14 @@ from typing import Annotated
 import typer
 
 from services.cli import (
+    alarms,
+    backup,
+    chapters,
     cluster,
     credits,  # noqa: A004  # hides a word that only a prompt needs
     events,
     fleet,
+    inject,
     jobs,
     logs,
     node,
@@ -41,13 +45,24 @@ PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
 app.command(rich_help_panel=JOBS)(submit.submit)
 app.command(rich_help_panel=JOBS, context_settings=PASS_ON)(submit.run)
-for of_jobs in (jobs.jobs, jobs.job, why.why, logs.logs, jobs.wait, jobs.cancel):
+for of_jobs in (jobs.jobs, jobs.job, why.why, logs.logs, jobs.wait, jobs.cancel, jobs.resume):
     app.command(rich_help_panel=JOBS)(of_jobs)
-for looking in (fleet.nodes, fleet.queues, fleet.promises, events.events):
+for looking in (fleet.nodes, fleet.queues, fleet.promises, alarms.alarms, events.events):
     app.command(rich_help_panel=LOOK)(looking)
-for operating in (queue, policy, node, credits, webhooks):
+node.app.command("inject")(inject.inject)
+node.app.command("return")(alarms.give_back)
+for operating in (queue, policy, node, credits, webhooks, chapters):
     app.add_typer(operating.app, rich_help_panel=OPERATE)
-for running in (cluster.up, cluster.demo, cluster.rebuild, cluster.verify, cluster.serve, cluster.agent):
+for running in (
+    cluster.up,
+    cluster.demo,
+    cluster.rebuild,
+    cluster.verify,
+    backup.backup,
+    backup.restore,
+    cluster.serve,
+    cluster.agent,
+):
     app.command(rich_help_panel=RUN)(running)
 app.add_typer(simulate.app, name="simulate", rich_help_panel=LOOK)
 

@@ -11,6 +11,7 @@ from services.cli.options import job_path
 from services.main.local import CLOCK
 
 TERMINAL: Final = frozenset({"succeeded", "failed", "cancelled", "timed_out", "rejected"})
+HELD: Final = "failed_too_often"  # the hold code of what waits for a person: no use in waiting with it
 LOOK_FIRST_S: Final = 0.1
 LOOK_LAST_S: Final = 1.0
 OUTAGE_MAX_S: Final = 60.0  # a server that restarts is waited for; one that stays away ends the wait
@@ -26,7 +27,7 @@ def wait_for(
 
     `since` is a position that the answers must not be older than: of the submit, so that the job is known.
 
-    Raises: `Failure`, after `timeout_s` with the code for it.
+    Raises: `Failure`, after `timeout_s`, or where it waits for a person, with the code for it.
     """
     began_s = answered_s = CLOCK.monotonic()
     pause_s, told = LOOK_FIRST_S, ""
@@ -41,11 +42,18 @@ def wait_for(
             told = _tell(job, told) if tell else told
             if job["state"] in TERMINAL:
                 return job
+            if job.get("hold_code") == HELD:
+                raise _held(job_id)
         if timeout_s is not None and CLOCK.monotonic() - began_s + pause_s > timeout_s:
             hint = f"it goes on; wait again with: muster wait {job_id}"
             raise Failure(job_id, f"has not ended within {timeout_s:g} s", hint=hint, code=ExitCode.TIMEOUT)
         time.sleep(pause_s)
         pause_s = min(LOOK_LAST_S, pause_s * 1.3)
+
+
+def _held(job_id: str) -> Failure:
+    hint = f"muster job {job_id} shows what ended it; then muster resume {job_id}, or muster cancel {job_id}"
+    return Failure(job_id, "is held: failures that are not its own ended it too often", hint=hint, code=ExitCode.HELD)
 
 
 def _tell(job: dict[str, Any], told: str) -> str:
@@ -64,10 +72,12 @@ def exit_code_of(job: dict[str, Any]) -> int:
     return code if job["state"] == "failed" and 0 < code <= CODE_MAX else ExitCode.ENDED_OTHERWISE
 
 
-def code_text(code: int) -> str:
-    """`exit code 3`, `exit code 137 (signal 9)`; empty for 0."""
+def code_text(code: int, category: str = "") -> str:
+    """`exit code 3`, `exit code 137 (signal 9)`, `exit code 137 (out of memory)`; empty for 0."""
     if not code:
         return ""
+    if category == "out_of_memory":
+        return f"exit code {code} (out of memory)"
     return f"exit code {code}" + (f" (signal {code - SIGNALLED})" if SIGNALLED < code <= CODE_MAX else "")
 
 
@@ -79,7 +89,9 @@ def say_end(job: dict[str, Any]) -> None:
         return
     code = int(job.get("exit_code") or 0)
     cause = job.get("cancel_reason") if state == "cancelled" else job["message"] or job["reason"]
-    details = ", ".join(part for part in (code_text(code), str(cause or "").replace("_", " ")) if part)
+    details = ", ".join(
+        part for part in (code_text(code, str(job.get("category") or "")), str(cause or "").replace("_", " ")) if part
+    )
     say(f"{job_id}: {state.replace('_', ' ')}" + (f" ({details})" if details else ""))
     say(f"hint: muster job {job_id} shows what happened, muster logs {job_id} what it printed")
 

@@ -14,13 +14,15 @@ class ExitCode(IntEnum):
     NOT_FOUND = 3
     UNREACHABLE = 4
     TIMEOUT = 5
-    ENDED_OTHERWISE = 6  # cancelled, timed out, rejected, or failed before any rank could exit
+    ENDED_OTHERWISE = 6  # cancelled, timed out, rejected, or failed without an exit code
+    HELD = 7  # the job waits for a person: failures that are not its own have ended it too often
     INTERRUPTED = 130  # 128 + SIGINT
 
 
 EXIT_CODES: Final = (
     "Exit codes: 0 ok, 1 refused, 2 wrong usage, 3 not found, 4 server unreachable, 5 timeout, "
-    "6 the job ended otherwise (cancelled, timed out, rejected, could not be started). "
+    "6 the job ended otherwise (cancelled, timed out, rejected), "
+    "7 it is held: failures that are not its own ended it too often. "
     "A command that waits for a job exits with the job's own code (1 to 255) when it failed."
 )
 

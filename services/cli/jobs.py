@@ -1,12 +1,14 @@
-"""`muster jobs`, `job`, `wait` and `cancel`: what became of jobs, and ending them."""
+"""`muster jobs`, `job`, `wait`, `cancel` and `resume`: what became of jobs, ending them, and letting them try again."""
 
 import json
 import shlex
+from contextlib import suppress
 from datetime import datetime
 from typing import Annotated, Any, Final
 
 import typer
 
+from services.cli.attempts import print_attempts
 from services.cli.bills import money_line, print_bills
 from services.cli.client import Client
 from services.cli.detail import detail, short_type
@@ -100,7 +102,7 @@ def _info(job: dict[str, Any], now: datetime) -> str:
         if state == "cancelled":
             return str(job.get("cancel_reason") or "")
         cause = str(job.get("cause") or "").replace("_", " ")
-        return code_text(code) or (cause if state != "succeeded" else "")
+        return code_text(code, str(job.get("category") or "")) or (cause if state != "succeeded" else "")
     if state in {"placed", "running", "stopping"}:
         return ", ".join(part for part in _running_info(job) if part)
     return str(job.get("hold_code") or "").replace("_", " ") + _promise(job, now)
@@ -134,6 +136,9 @@ def job(job_id: JobIdArgument, *, as_json: AsJson = False, api_url: ApiUrl = "")
         for name, value in _summary(found, client.now):
             print(f"{name:<12}{value}")
         print()
+        if found.get("attempts"):
+            print_attempts(found["attempts"], client.now)
+            print()
         if found.get("bills"):
             print_bills(found["bills"])
             print()
@@ -238,3 +243,21 @@ def cancel(
         say(f"{job_id}: had already ended ({state.replace('_', ' ')})")
     else:
         say(f"{job_id}: will be stopped; muster wait {job_id} returns when it has")
+
+
+def resume(
+    job_id: JobIdArgument,
+    *,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Kept in the log.")] = "",
+    as_json: AsJson = False,
+    api_url: ApiUrl = "",
+) -> None:
+    """Let a job try again that failures of nodes, GPUs or the control plane have ended too often, with all its retries."""
+    with connect(api_url) as client:
+        answer = client.post(f"{job_path(job_id)}:resume", {"reason": reason}, thing=job_id)
+        with suppress(Failure):  # whoever looks next finds it resumed; tables that are away keep nobody from resuming
+            client.get(job_path(answer["job_id"]), {"min_position": answer["position"]}, thing=job_id)
+    if as_json:
+        print(json.dumps(answer))
+    else:
+        say(f"{job_id}: {'was resumed already' if answer['repeated'] else 'waits for GPUs again'}; muster why {job_id}")

@@ -13,7 +13,7 @@ from services.cli.failure import ExitCode, Failure
 from services.cli.options import job_path
 
 COMMANDS = (
-    "submit", "run", "jobs", "job", "why", "logs", "wait", "cancel", "nodes", "queues", "promises", "events", "up", "demo",
+    "submit", "run", "jobs", "job", "why", "logs", "wait", "cancel", "resume", "nodes", "queues", "promises", "events", "up", "demo",
     "rebuild", "verify", "serve", "agent",
 )  # fmt: skip
 

@@ -1,6 +1,6 @@
 """When the servers were heard last, what was promised to them then, and what the next heartbeat promises."""
 
-from agent.core.patience import Contact, beats_every_s
+from agent.core.patience import Contact, beats_every_s, ended_by_s
 from agent.records import Records
 from events.base import Position
 from events.desired import Waiting
@@ -27,8 +27,15 @@ class Contacts:
 
     @property
     def ended_by_s(self) -> float:
-        """The silence after which everything has ended that may be started elsewhere."""
-        return self._contact.ended_by_s
+        """The silence after which everything has ended that may be started elsewhere.
+
+        By what was promised; or by what was told since, where that is less: nobody may have heard the promise.
+        """
+        contact = self._contact
+        if self._waiting is None:
+            return ended_by_s(contact.patience_s)
+        told_s = self._waiting.after(max(0.0, contact.sent_s - self._told_s))
+        return ended_by_s(min(contact.patience_s, told_s))
 
     @property
     def patience_s(self) -> float:

@@ -80,6 +80,7 @@ class Agent:
         self._contacts = Contacts(node.records, node.boot_id, clock, lost_after_s=timing.lost_after_s)
         self._wake = asyncio.Event()
         self._hint = asyncio.Event()
+        self._has_to_beat = asyncio.Event()
         self._hinted = START  # the newest value that was heard of
         self._looks = 0  # in vain, for it
         self._absent_since_s: float | None = None  # since when nothing is desired of this node, not even nothing
@@ -190,7 +191,11 @@ class Agent:
             arrived = await link.alive() and link.reconnects == reconnects
             if arrived:
                 self._contacts.confirmed(sent_s, patience_s)
-            await asyncio.sleep(self._contacts.every_s(self._timing.heartbeat_every_s) if arrived else LOOK_EVERY_S)
+            every_s = self._contacts.every_s(self._timing.heartbeat_every_s) if arrived else LOOK_EVERY_S
+            with suppress(TimeoutError):
+                async with asyncio.timeout(every_s):
+                    await self._has_to_beat.wait()
+            self._has_to_beat.clear()
 
     async def _read(self, link: Link) -> None:
         """What is desired is read at every hint, after a reconnect, and from time to time."""
@@ -237,6 +242,7 @@ class Agent:
             return
         before = self._superseded()
         self._contacts.told(desired.waiting, desired.as_of)
+        self._has_to_beat.set()  # with what is promised from now on
         self._node.records.keep_as_of(desired.as_of)
         self._desired = desired
         if self._superseded() and not before:

@@ -16,10 +16,10 @@ class Contact(msgspec.Struct, frozen=True, kw_only=True):
     patience_s: float  # that it promised
     told_s: float = 0.0  # when what the promise was made by was first read
 
-    @property
-    def ended_by_s(self) -> float:
-        """The silence after which everything has ended that may be started elsewhere."""
-        return self.patience_s - min(self.patience_s * LEAD_SHARE, LEAD_MOST_S)
+
+def ended_by_s(patience_s: float) -> float:
+    """The silence after which everything has ended that may be started elsewhere, where the node is given up after this."""
+    return patience_s - min(patience_s * LEAD_SHARE, LEAD_MOST_S)
 
 
 def beats_every_s(asked_s: float, least_s: float) -> float:

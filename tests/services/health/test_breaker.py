@@ -2,7 +2,7 @@
 
 from events.alarm import AlarmCleared, AlarmCode, AlarmRaised
 from events.base import NodeId
-from events.fleet import DrainCause, NodeDrainBegun
+from events.fleet import DrainCause, NodeDrainBegun, NodeRetired
 from events.gpu import GpuJudged, Recovery
 from events.operator import NodeDrainAsked, NodeUndrainAsked
 from services.health.breaker import Breaker, out_of
@@ -96,3 +96,26 @@ def test_what_an_operator_drained_does_not_count() -> None:
     assert out_of(world.cluster.nodes[N1]) == 1
     world.add(NodeUndrainAsked(at=world.at, node_id=N1), NodeDrainBegun(**world.of("n1"), cause=DrainCause.LEMON))
     assert Breaker(world.cluster).out == 4
+
+
+def test_what_is_out_already_takes_no_room() -> None:
+    """A graver verdict on it is not held back, whatever the policy says by then."""
+    world = ward()
+    world.signal(95)
+    world.judge()
+    world.policy(breaker_percent=0)
+    world.signal(79)
+    assert names(world.judge()) == ["GpuJudged", "AlarmRaised"]  # its node would be more
+    assert [ailment.rule for ailment in world.fitness().ailments.values()] == ["xid 79"]
+
+
+def test_a_retired_node_is_none_of_the_cluster() -> None:
+    """Neither its GPUs nor those of them that are out are counted."""
+    world = ward()
+    world.signal(95, "n2-0")
+    world.judge()
+    before = Breaker(world.cluster)
+    assert (before.gpus, before.out) == (20, 1)
+    world.add(NodeRetired(**world.of("n2")))
+    after = Breaker(world.cluster)
+    assert (after.gpus, after.out) == (16, 0)

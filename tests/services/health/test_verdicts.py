@@ -157,7 +157,8 @@ def test_ranks_that_outlive_kill_drain_their_node_until_they_are_gone() -> None:
     assert run is not None
     world.add(RanksUnkillable(**world.of("n1"), run_id=run.run_id, pids=(7,)))
     assert drains(world.judge()) == [(N1, DrainCause.UNKILLABLE)]
-    assert world.judge() == []
+    world.signal(63)
+    assert names(world.judge()) == ["GpuJudged"]
     world.end(job)
     world.release(job)
     assert names(world.judge()) == ["NodeDrainEnded"]

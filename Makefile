@@ -12,13 +12,16 @@ TEST_WORKERS ?= 3
 BENCH ?=
 UP_FLAGS ?=
 LOCK_FLAGS ?=
+SEED ?=
+SEEDS ?= 20
+SOAK_S ?= 31536000
 
 # Settings of the user's that would send an install elsewhere or put other code on the path.
 unexport PIP_USER PIP_TARGET PIP_PREFIX PIP_CONSTRAINT PIP_REQUIRE_HASHES PYTHONPATH PYTHONHOME
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test check lint types layers tidy fmt bench docs lock clean
+.PHONY: help setup demo up test check lint types layers tidy sim soak fmt bench docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -50,6 +53,12 @@ layers: setup ## what may import what, as .importlinter says
 
 tidy: setup ## the numbers of the style: lengths, names, documents
 	@$(BIN)/python -I -m pytest -q tests/test_tidy.py
+
+sim: setup ## worlds full of faults, from seeds: SEEDS=100 so many, SEED=7 this one, with its trace where a law breaks
+	@exec $(BIN)/python -I -m tests.sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
+
+soak: setup ## the same on all cores until interrupted, or for SOAK_S seconds, from seeds that no other run had
+	@exec $(BIN)/python -I -m tests.sim --for $(SOAK_S) --fresh
 
 fmt: setup ## put all files into the one format, and mend what lint can mend
 	@$(BIN)/ruff check --quiet --fix-only .

@@ -10,8 +10,6 @@ from itertools import count, islice
 from runtime.clock import SystemClock
 from tests.sim.run import Outcome, run
 
-CHUNK = 4  # seeds given to a core at once
-
 
 def main() -> int:
     """The exit code: 1 where a world broke a law."""
@@ -20,6 +18,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first of many seeds")
     parser.add_argument("--seeds", type=int, default=40, help="how many")
     parser.add_argument("--for", type=float, dest="for_s", help="go on for so many seconds, whatever `--seeds` says")
+    parser.add_argument("--fresh", action="store_true", help="begin at a seed that the time of day gives")
     parser.add_argument("--until", type=float, help="stop the world at this virtual time")
     parser.add_argument("--steps", type=int, default=40, help="how many lines of the trace are shown")
     parser.add_argument("--watch", action="store_true", help="show every line as it happens")
@@ -33,13 +32,14 @@ def main() -> int:
 
 
 def _many(given: argparse.Namespace) -> int:
-    seeds: Iterator[int] = count(given.first)
-    seeds = seeds if given.for_s is not None else islice(seeds, given.seeds)
     clock = SystemClock()
     begun_s = clock.monotonic()
+    first = int(clock.now().timestamp()) * 1_000 if given.fresh else given.first
+    seeds: Iterator[int] = count(first)
+    seeds = seeds if given.for_s is not None else islice(seeds, given.seeds)
     worlds = broken = records = 0
     virtual_s = 0.0
-    with ProcessPoolExecutor(max_workers=given.workers, max_tasks_per_child=50) as pool:
+    with ProcessPoolExecutor(max_workers=given.workers) as pool:
         flying = {pool.submit(run, seed) for seed in islice(seeds, given.workers * 2)}
         while flying:
             done = next(as_completed(flying))

@@ -68,7 +68,7 @@ class Faults:
             self.heal(name)
         world.leases.believers.clear()
         for host in world.hosts:
-            host.machine.slow_s, host.machine.resets_fail, host.machine.trap = 0.0, 0, None
+            host.machine.mend()
             if not host.machine.up:
                 self.power_on(host)
         for plane in world.planes:
@@ -200,7 +200,7 @@ class Faults:
         """A plane takes the lease for its own, whoever has it."""
         name = self.random.choice(self.world.planes).name
         self.world.leases.believers.add(name)
-        self.after(1.0, 30.0, lambda: self.world.leases.believers.discard(name))
+        self.after(0.5, 6.0, lambda: self.world.leases.believers.discard(name))
 
     def lag(self) -> None:
         """A plane reads late what others write."""

@@ -119,6 +119,13 @@ class Machine:
         self.held_until_s = {}
         self.xids = []
 
+    def mend(self) -> None:
+        """Nothing is wrong with it any more, but for what has happened."""
+        self.slow_s, self.resets_fail, self.trap = 0.0, 0, None
+        self.readings = {
+            uuid: Reading(ecc_uncorrectable=one.ecc_uncorrectable or 0) for uuid, one in self.readings.items()
+        }
+
     def begin(self, record: RunRecord, rank: int) -> None:
         """A supervisor starts a rank."""
         if self.trap is not None:

@@ -50,7 +50,7 @@ class Contacts:
 
     def told(self, waiting: Waiting | None, as_of: Position) -> None:
         """This is obeyed from the next heartbeat on. What an agent before this one read counts from when it did."""
-        if as_of != self._records.as_of or not self._told_s:
+        if as_of != self._records.as_of or self._told_s < 0:
             self._told_s = self._clock.monotonic()
         self._waiting = waiting
 

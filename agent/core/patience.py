@@ -14,7 +14,7 @@ class Contact(msgspec.Struct, frozen=True, kw_only=True):
 
     sent_s: float
     patience_s: float  # that it promised
-    told_s: float = 0.0  # when what the promise was made by was first read
+    told_s: float = -1.0  # when what the promise was made by was first read; less than 0: nothing was
 
 
 def ended_by_s(patience_s: float) -> float:

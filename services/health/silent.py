@@ -43,14 +43,16 @@ def decide(cluster: Cluster, tick: Tick) -> list[Event]:
 def _lost(cluster: Cluster, tick: Tick, node: Node) -> NodeLost | None:
     """The node is given up, if it was waited for as long as it pays, and as its agent said that its ranks may live."""
     silent_s = tick.silent[node.node_id]
+    promised_s = tick.promised.get(node.node_id, 0.0)
+    if silent_s < promised_s and may_restart(cluster, node):
+        return None
     heard = node.silent_since or tick.at - timedelta(seconds=silent_s)
     cost = costs(cluster, node, heard)
     patience_s, patience = bounded(cost.even_s, cluster.policy)
-    promised_s = tick.promised.get(node.node_id, 0.0)
-    if promised_s > patience_s and may_restart(cluster, node):
-        patience_s, patience = promised_s, Patience.PROMISED
     if silent_s < patience_s:
         return None
+    if promised_s > patience_s and may_restart(cluster, node):
+        patience_s, patience = promised_s, Patience.PROMISED
     return NodeLost(
         at=tick.at,
         node_id=node.node_id,

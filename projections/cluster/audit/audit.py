@@ -37,6 +37,7 @@ from events.job import (
     JobPlaced,
     JobRejected,
     JobRequeued,
+    JobResumeAsked,
     JobSubmitted,
     JobSucceeded,
     JobTimedOut,
@@ -150,7 +151,19 @@ def _admitted(books: Books, recorded: Recorded, e: JobAdmitted) -> None:
     if (job := books.jobs.get(e.job_id)) is not None:
         if job.admitted or job.run_id is not None:
             books.find(recorded, "admitted once", f"{e.job_id} was admitted already")
+        if job.held:
+            books.find(recorded, "held until resumed", f"{e.job_id} failed too often, and nobody has resumed it")
         job.admitted = True
+
+
+def _requeued(books: Books, _recorded: Recorded, e: JobRequeued) -> None:
+    if (job := books.jobs.get(e.job_id)) is not None:
+        job.held = e.held
+
+
+def _resumed(books: Books, _recorded: Recorded, e: JobResumeAsked) -> None:
+    if (job := books.jobs.get(e.job_id)) is not None:
+        job.held = False
 
 
 def _withdrawn(books: Books, recorded: Recorded, e: AdmissionWithdrawn) -> None:
@@ -281,6 +294,8 @@ READERS: Final[dict[Any, Callable[[Books, Recorded, Any], None]]] = {  # in this
     JobEvent: _of_job,
     JobAdmitted: _admitted,
     AdmissionWithdrawn: _withdrawn,
+    JobRequeued: _requeued,
+    JobResumeAsked: _resumed,
     JobPlaced: _placed,
     GpusReleased: _released,
     (JobRequeued, JobSucceeded, JobFailed, JobCancelled, JobTimedOut): _run_over,

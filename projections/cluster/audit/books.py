@@ -34,6 +34,7 @@ class JobBook:
 
     spec: JobSpec
     admitted: bool = False
+    held: bool = False  # for its failures, until a user resumes it
     run_id: RunId | None = None
     attempts: int = 0
     ended: str = ""

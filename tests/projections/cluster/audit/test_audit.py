@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from events.base import (
     START,
@@ -21,6 +22,7 @@ from events.job import (
     JobCancelled,
     JobHeld,
     JobRejected,
+    JobResumeAsked,
     OnLost,
 )
 from events.node import GpusFoundClean
@@ -47,6 +49,10 @@ def test_a_good_log_breaks_no_law() -> None:
     book.decide(requeued(two))
     book.decide(admitted(two), admitted(late))
     book.decide(placed(two, book.share("n1", 0b0100), attempt=2), placed(late, book.share("n1", 0b0001), attempt=2))
+    book.released(f"{two}-2", "n1", 0b0100)
+    book.decide(replace(requeued(two, 2), held=True))
+    book.add(JobResumeAsked(at=AT, team=TEAM, job_id=two))
+    book.decide(admitted(two))
     unwanted = book.submit("unwanted", 1)
     book.decide(JobCancelled(at=AT, team=TEAM, job_id=unwanted))
 
@@ -114,6 +120,13 @@ def _admitted_twice(book: Book) -> None:
 
 def _admitted_while_it_runs(book: Book) -> None:
     book.decide(admitted(book.running("job", book.share("n1", 1))))
+
+
+def _admitted_while_it_is_held(book: Book) -> None:
+    job = book.running("held", book.share("n1", 0b0001))
+    book.released(f"{job}-1", "n1", 0b0001)
+    book.decide(replace(requeued(job), held=True))
+    book.decide(admitted(job))
 
 
 def _placed_unadmitted(book: Book) -> None:
@@ -221,6 +234,7 @@ PLANTED: Final[list[tuple[Callable[[Book], None], str]]] = [
     (_said_after_the_end, "nothing after the end"),
     (_admitted_twice, "admitted once"),
     (_admitted_while_it_runs, "admitted once"),
+    (_admitted_while_it_is_held, "held until resumed"),
     (_placed_unadmitted, "placed when admitted"),
     (_attempt_left_out, "attempts in order"),
     (_run_misnamed, "attempts in order"),

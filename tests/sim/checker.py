@@ -7,8 +7,7 @@ import msgspec
 
 from events.base import NodeId, Position, Recorded, RunId, job_id_of
 from events.desired import Desired
-from events.fleet import NodeDrainBegun, NodeDrainEnded, NodeLost, NodeRecovered, NodeRetired, NodeSuspected
-from events.gpu import GpuJudged, GpuReturned
+from events.fleet import NodeLost
 from events.head import RoundDecided
 from events.job import (
     JobCancelled,
@@ -23,11 +22,10 @@ from events.job import (
     RunStarted,
 )
 from events.node import GpusFoundClean, GpusReleased, NodeJoined, ShareStarted
-from events.operator import NodeCordoned, NodeDrainAsked, NodeUncordoned, NodeUndrainAsked
 from projections.cluster.audit.audit import read
 from projections.cluster.audit.books import Books, slots_of
-from projections.cluster.fitness import OUT
 from tests.sim.machine import Machine, RankProcess
+from tests.sim.shut import Shut
 from tests.sim.trace import Trace
 
 ENDS: Final = (JobRejected, JobSucceeded, JobFailed, JobCancelled, JobTimedOut)
@@ -48,7 +46,7 @@ class Checker:
         self.lives: dict[NodeId, tuple[int, tuple[str, ...]]] = {}  # the present one, and its GPUs by slot
         self.lost: set[tuple[NodeId, int]] = set()
         self.begun: set[tuple[str, int]] = set()  # every rank that was ever started, by its folder
-        self.shut: dict[tuple[NodeId, str], Position] = {}  # what keeps a node or a GPU from being used, and since when
+        self.shut = Shut()
         self.desired: dict[str, int] = {}
         self.decided_at = Position(0)
         self.steps = 0
@@ -68,6 +66,7 @@ class Checker:
         for kinds, reader in READERS:
             if isinstance(event, kinds):
                 reader(self, recorded, event)
+        self.shut.read(recorded)
 
     def superseded(self, node_id: NodeId, epoch: int) -> bool:
         """Whether a life of a node is over, as the log has it."""
@@ -83,11 +82,8 @@ class Checker:
         self.placed[e.run_id] = e
         for share in e.shares:
             _, uuids = self.lives.get(share.node_id, (0, ()))
-            names = ["", *(uuids[slot] for slot in slots_of(share.slots) if slot < len(uuids))]
-            for (node_id, what), since in self.shut.items():
-                known = since <= self.decided_at or what.startswith("fleet:")
-                if node_id == share.node_id and known and what.partition("=")[2] in names:
-                    self.trace.broke("nothing new where it is shut", f"{e.run_id} is placed on {node_id}: {what}")
+            for reason in self.shut.against(share, uuids, self.decided_at):
+                self.trace.broke("nothing new where it is shut", f"{e.run_id} is placed on {share.node_id}: {reason}")
 
     def _run_over(self, _recorded: Recorded, e: Any) -> None:
         if run_id := getattr(e, "run_id", ""):
@@ -99,11 +95,9 @@ class Checker:
         known = list(self.lives.get(e.node_id, (0, ()))[1])
         known += [uuid for uuid in e.gpu_uuids if uuid not in known]
         self.lives[e.node_id] = (recorded.position, tuple(known))
-        self.shut.pop((e.node_id, "fleet:suspect="), None)
 
     def _node_lost(self, _recorded: Recorded, e: NodeLost) -> None:
         self.lost.add((e.node_id, e.node_epoch))
-        self.shut.pop((e.node_id, "fleet:suspect="), None)
 
     def _share_started(self, _recorded: Recorded, e: ShareStarted) -> None:
         if not self.superseded(e.node_id, e.node_epoch):
@@ -123,28 +117,6 @@ class Checker:
         for rank in self.machines[e.node_id].living:
             if rank.epoch != e.node_epoch and set(rank.gpus) & set(e.gpu_uuids):
                 self.trace.broke("clean means free", f"{e.node_id}: rank {rank.rank} of {rank.run_id} lives")
-
-    def _shuts(self, recorded: Recorded, e: Any) -> None:
-        match e:
-            case NodeSuspected() if not self.superseded(e.node_id, e.node_epoch):
-                self.shut.setdefault((e.node_id, "fleet:suspect="), recorded.position)
-            case NodeRecovered():
-                self.shut.pop((e.node_id, "fleet:suspect="), None)
-            case NodeDrainBegun() | NodeRetired():
-                self.shut.setdefault((e.node_id, "fleet:drain="), recorded.position)
-            case NodeDrainAsked():
-                self.shut.setdefault((e.node_id, "drain="), recorded.position)
-            case NodeDrainEnded() | NodeUndrainAsked():
-                for what in ("fleet:drain=", "drain="):
-                    self.shut.pop((e.node_id, what), None)
-            case NodeCordoned():
-                self.shut.setdefault((e.node_id, "cordon="), recorded.position)
-            case NodeUncordoned():
-                self.shut.pop((e.node_id, "cordon="), None)
-            case GpuJudged() if e.action in OUT and not getattr(e, "held_back", False):
-                self.shut.setdefault((e.node_id, f"fleet:gpu={e.gpu_uuid}"), recorded.position)
-            case GpuReturned():
-                self.shut.pop((e.node_id, f"fleet:gpu={e.gpu_uuid}"), None)
 
     # The machines
 
@@ -212,22 +184,6 @@ READERS: Final[list[tuple[Any, Callable[[Checker, Recorded, Any], None]]]] = [
     (RunStarted, Checker._run_started),
     (GpusReleased, Checker._released),
     (GpusFoundClean, Checker._clean),
-    (
-        (
-            NodeSuspected,
-            NodeRecovered,
-            NodeDrainBegun,
-            NodeRetired,
-            NodeDrainAsked,
-            NodeDrainEnded,
-            NodeUndrainAsked,
-            NodeCordoned,
-            NodeUncordoned,
-            GpuJudged,
-            GpuReturned,
-        ),
-        Checker._shuts,
-    ),
 ]
 
 TOLD: Final = ("run_id", "job_id", "node_id", "cause", "code", "gpu_uuid", "action", "account", "reason", "instance")

@@ -10,7 +10,6 @@ from events.ask import Answer
 from events.base import START, NodeId, TeamId
 from events.desired import Heartbeat
 from events.head import LogFounded
-from events.subjects import Subjects
 from tests.sim.checker import Checker
 from tests.sim.host import Host
 from tests.sim.loop import VirtualLoop

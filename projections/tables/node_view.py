@@ -58,6 +58,9 @@ FROM (
 ) AS held JOIN live.run_view AS run USING (run_id) JOIN live.job_view AS job USING (job_id)
 ORDER BY coalesce(run.started_at, run.placed_at) + make_interval(secs => job.max_runtime_s) NULLS LAST, run.run_id
 """
+CLOCKS: Final = """
+SELECT coalesce(min(ahead_s), 0), coalesce(max(ahead_s), 0) FROM live.node_view WHERE state <> 'lost'
+"""
 EVENTS: Final = (NodeJoined, NodeDescribed, FleetEvent, OperatorEvent)  # that this table shows
 DRAINING: Final = get_args(DrainWord)
 PAGE_MAX: Final = 20_000
@@ -269,3 +272,9 @@ async def node(db: Pool | Connection, node_id: str) -> Node | None:
 async def held_on(db: Pool | Connection, node_id: str) -> list[Held]:
     """The runs that hold GPUs of a node, those first that end first by what they declared."""
     return [Held(*record) for record in await db.fetch(HELD_ON, node_id)]
+
+
+async def clocks(db: Connection) -> tuple[float, float]:
+    """How far ahead the clocks of nodes are, as last said: the one furthest behind, and the one furthest ahead."""
+    least_s, most_s = await db.fetchrow(CLOCKS) or (0.0, 0.0)
+    return float(least_s), float(most_s)

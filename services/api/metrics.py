@@ -8,7 +8,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from events.alarm import AlarmCode
-from projections.tables import alarm_view, gpu_view, promise_view, queue_view, run_view
+from projections.tables import alarm_view, gpu_view, node_view, promise_view, queue_view, run_view
 from projections.tables.promise_view import Kept
 from projections.tables.queue_view import QueueRow
 from projections.tables.run_view import Evicted
@@ -61,6 +61,7 @@ class Fleet(NamedTuple):
     sick: dict[tuple[str, str], int]  # GPUs that are out, by type and action
     raised: list[str]  # codes of alarms
     failed: dict[str, int]  # runs, by whose failure their end was
+    clocks: tuple[float, float] = (0.0, 0.0)  # of nodes: seconds that the last and the first are ahead of ours
 
 
 async def fleet_of(db: Connection) -> Fleet:
@@ -74,6 +75,7 @@ async def fleet_of(db: Connection) -> Fleet:
         sick=await gpu_view.sick(db),
         raised=[alarm.code for alarm in await alarm_view.alarms(db, raised=True)],
         failed=await run_view.failed(db),
+        clocks=await node_view.clocks(db),
     )
 
 
@@ -134,7 +136,12 @@ def _health(shown: Fleet) -> Iterator[Metric]:
     alarms = GaugeMetricFamily("muster_alarms", "1 for what needs a person now.", labels=("code",))
     for code in AlarmCode:
         alarms.add_metric((code,), int(code in shown.raised))
-    yield from (sick, alarms)
+    clocks = GaugeMetricFamily(
+        "muster_node_clock_ahead_seconds", "Of the clocks furthest behind and furthest ahead.", labels=("of",)
+    )
+    for of, ahead_s in zip(("least", "most"), shown.clocks, strict=True):
+        clocks.add_metric((of,), ahead_s)
+    yield from (sick, alarms, clocks)
 
 
 def _failures(shown: Fleet) -> Iterator[Metric]:

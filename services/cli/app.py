@@ -14,6 +14,7 @@ from services.cli import (
     chapters,
     cluster,
     credits,  # noqa: A004  # hides a word that only a prompt needs
+    drain,
     events,
     fleet,
     inject,
@@ -49,6 +50,8 @@ for of_jobs in (jobs.jobs, jobs.job, why.why, logs.logs, jobs.wait, jobs.cancel,
     app.command(rich_help_panel=JOBS)(of_jobs)
 for looking in (fleet.nodes, fleet.queues, fleet.promises, alarms.alarms, events.events):
     app.command(rich_help_panel=LOOK)(looking)
+for of_nodes in (drain.drain, drain.undrain, drain.maintain, drain.retire, drain.show):
+    node.app.command()(of_nodes)
 node.app.command("inject")(inject.inject)
 node.app.command("return")(alarms.give_back)
 for operating in (queue, policy, node, credits, webhooks, chapters):

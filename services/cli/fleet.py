@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from services.cli.failure import say
+from services.cli.node_words import state_of, why_of
 from services.cli.options import ApiUrl, AsJson, connect
 from services.cli.table import Column, ago, duration, parse_time, print_table
 
@@ -24,7 +25,7 @@ NODE_COLUMNS: Final = (
     Column("JOINED", drop=7),
     Column("ADDRESS", drop=8),
     Column("TAINTS", drop=6),
-    Column("CORDONED", drop=1),
+    Column("WHY", drop=1, wraps=True),
 )
 QUEUE_COLUMNS: Final = (
     Column("QUEUE"),
@@ -56,7 +57,11 @@ STOPPED: Final = {"none": "", "pause": "paused", "hold": "on hold"}
 
 
 def nodes(*, as_json: AsJson = False, api_url: ApiUrl = "") -> None:
-    """The nodes with their GPUs: used, free, out of the pool, set aside; their racks and cordons. --json: one document a line."""
+    """The nodes with their GPUs: used, free, out of the pool, set aside; and why some take nothing new.
+
+    STATE: *up*, *suspect* or *lost*; of one that takes nothing new *cordoned*, *draining* (something holds GPUs there still),
+    *drained*, *maintenance* (likewise, while it is on) or *retired*. --json: one document a line.
+    """
     with connect(api_url) as client:
         found = client.get("/nodes", thing="nodes")["nodes"]
         if as_json:
@@ -67,26 +72,17 @@ def nodes(*, as_json: AsJson = False, api_url: ApiUrl = "") -> None:
 
 
 def _node_row(node: dict[str, Any], now: datetime) -> list[str]:
-    names = ("node_id", "state", "gpu_type", "gpus_total", "gpus_used", "gpus_free", "gpus_out")
     return [
-        *(str(node[name]) for name in names),
+        str(node["node_id"]),
+        state_of(node),
+        *(str(node[name]) for name in ("gpu_type", "gpus_total", "gpus_used", "gpus_free", "gpus_out")),
         str(node.get("gpus_earmarked") or ""),
         str(node.get("rack") or ""),
         ago(node.get("joined_at"), now),
         str(node["address"]),
         ",".join(node.get("taints") or ()),
-        _cordon(node, now),
+        why_of(node, now),
     ]
-
-
-def _cordon(node: dict[str, Any], now: datetime) -> str:
-    """`3m 20s ago by api:ops: fan`; empty where it is not cordoned."""
-    if not node.get("cordoned"):
-        return ""
-    by = f" by {node['cordoned_by']}" if node.get("cordoned_by") else ""
-    return f"{ago(node.get('cordoned_at'), now)}{by}" + (
-        f": {node['cordon_reason']}" if node.get("cordon_reason") else ""
-    )
 
 
 def queues(*, as_json: AsJson = False, api_url: ApiUrl = "") -> None:

@@ -1,10 +1,11 @@
-"""`muster node`: take nodes out of use and put them back, by name or by label."""
+"""`muster node`: nodes by name or by label, and the words that keep new work from them."""
 
 import json
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
 
 from services.cli.client import Client
 from services.cli.failure import EXIT_CODES, ExitCode, Failure, say
@@ -12,7 +13,23 @@ from services.cli.options import ApiUrl, AsJson, connect
 from services.cli.place import shown
 from services.cli.standing import operator
 
-app = typer.Typer(name="node", no_args_is_help=True, help="Take nodes out of use and put them back.")
+
+class NodeGroup(TyperGroup):
+    """Commands about nodes; the name of a node instead of one shows that node."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:  # noqa: ANN401  # typer's own
+        """The command that is named; `show`, where the first word is none and no option."""
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            args = ["show", *args]
+        return super().resolve_command(ctx, args)
+
+
+app = typer.Typer(
+    name="node",
+    cls=NodeGroup,
+    no_args_is_help=True,
+    help="Show a node (`muster node NAME`), take nodes out of use and put them back.",
+)
 
 NODES_MAX: Final = 1_000  # in one call
 
@@ -31,7 +48,7 @@ def cordon(
     names: Names = None, *, label: Labels = None, reason: Reason = "", as_json: AsJson = False, api_url: ApiUrl = ""
 ) -> None:
     """Place nothing new on the nodes; what runs there goes on. A name that no node has: nothing is written."""
-    _say("cordon", _Wanted(names or [], label or []), reason=reason, as_json=as_json, api_url=api_url)
+    _say("cordon", Wanted(names or [], label or []), reason=reason, as_json=as_json, api_url=api_url)
 
 
 @app.command()
@@ -39,14 +56,14 @@ def uncordon(
     names: Names = None, *, label: Labels = None, reason: Reason = "", as_json: AsJson = False, api_url: ApiUrl = ""
 ) -> None:
     """Place on the nodes again. A name that no node has: nothing is written."""
-    _say("uncordon", _Wanted(names or [], label or []), reason=reason, as_json=as_json, api_url=api_url)
+    _say("uncordon", Wanted(names or [], label or []), reason=reason, as_json=as_json, api_url=api_url)
 
 
 for command in (cordon, uncordon):
     command.__doc__ = f"{command.__doc__}\n\n{EXIT_CODES}"
 
 
-class _Wanted:
+class Wanted:
     """Which nodes are meant. Raises `Failure`."""
 
     def __init__(self, names: Sequence[str], labels: Sequence[str]) -> None:
@@ -61,7 +78,8 @@ class _Wanted:
         """The names of the nodes. Raises `Failure` where no node has the labels."""
         if self.names:
             return self.names
-        nodes: list[dict[str, Any]] = client.get("/nodes", thing="nodes")["nodes"]
+        known: list[dict[str, Any]] = client.get("/nodes", thing="nodes")["nodes"]
+        nodes = [node for node in known if not node.get("retired_at")]
         found = [str(node["node_id"]) for node in nodes if self.labels.items() <= node["labels"].items()]
         if not found:
             told = ", ".join(f"{key}={value}" for key, value in self.labels.items())
@@ -79,10 +97,10 @@ def _label(text: str) -> tuple[str, str]:
     return key, value
 
 
-def _say(word: str, wanted: _Wanted, *, reason: str, as_json: bool, api_url: str) -> None:
+def _say(word: str, wanted: Wanted, *, reason: str, as_json: bool, api_url: str) -> None:
     """The word is said of the nodes; those of which it is news or not are on stdout, a line each."""
     with connect(api_url) as client:
-        for names in _parts(wanted.found(client)):
+        for names in in_parts(wanted.found(client)):
             answer = client.post(
                 f"/nodes:{word}",
                 {"nodes": names, "reason": reason},
@@ -99,6 +117,7 @@ def _say(word: str, wanted: _Wanted, *, reason: str, as_json: bool, api_url: str
             say(f"{word}: {len(names)} node{'s' if len(names) > 1 else ''}, {done}")
 
 
-def _parts(names: list[str]) -> Iterator[list[str]]:
+def in_parts(names: list[str]) -> Iterator[list[str]]:
+    """As many at a time as one call takes."""
     for start in range(0, len(names), NODES_MAX):
         yield names[start : start + NODES_MAX]

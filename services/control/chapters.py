@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from events.base import Position, Stretch, chapter_of, spelled
+from events.base import START, Position, Stretch, chapter_of, spelled
 from events.chain import Chain, extended
 from events.chapter import ChapterOpened, RollCause
 from events.codec import EPOCH
@@ -49,6 +49,13 @@ class Asked(NamedTuple):
     rolled: asyncio.Future[Rolled]
 
 
+class Closed(NamedTuple):
+    """The last chapter that was closed here, and for how long nothing was written."""
+
+    chapter: int = 0
+    gap_s: float = 0.0
+
+
 class Chapters:
     """Keeps the digest of the log beside the fold, and closes chapters.
 
@@ -65,7 +72,7 @@ class Chapters:
         self._saved_at = clock.monotonic()
         self._asked: list[Asked] = []
         self._shut = 0  # the chapter that was found so
-        self._gap_s = 0.0  # of the last chapter that was closed here
+        self._closed = Closed()
 
     @property
     def chapter(self) -> int:
@@ -112,15 +119,17 @@ class Chapters:
         self._shut = self.chapter
 
     def due(self, *, leading: bool) -> RollCause | None:
-        """Why the chapter is to be closed now; None where it is not."""
+        """Why the chapter is to be closed now; None where it is not, or was, and that is not read yet."""
+        if self._closed.chapter == self.chapter:
+            return None
         if self._shut == self.chapter or any(asked.chapter == self.chapter for asked in self._asked):
             return RollCause.ASKED
         if leading and self.chain.records >= self._limits.records:
             return RollCause.RECORDS
         return RollCause.BYTES if leading and self.chain.size_bytes >= self._limits.size_bytes else None
 
-    async def roll(self, cluster: Cluster, cause: RollCause) -> None:
-        """The log goes on in the next chapter; where servers do not answer, it is tried again at the next turn."""
+    async def roll(self, cluster: Cluster, cause: RollCause) -> Position:
+        """The position of the first record of the next chapter; `START` where it is to be tried again at the next turn."""
         by = next((asked.by for asked in self._asked), "")
         at = max(self._clock.now(), cluster.at or EPOCH)
         self._shut = self.chapter  # until it is read that the next one is open
@@ -128,17 +137,19 @@ class Chapters:
             rolled = await self._log.roll(self.chain, Roll(log_id=cluster.log_id, at=at, cause=cause, by=by))
         except Unknown as unknown:
             logger.warning("chapter_not_closed", chapter=self.chapter, cause=str(unknown))
-            return
-        self._gap_s = rolled.gap_s
+            return START
+        self._closed = Closed(self.chapter, rolled.gap_s)
         logger.info("chapter_opened", after=spelled(rolled.closed), why=cause, by=by, gap_s=round(rolled.gap_s, 3))
+        return rolled.opened
 
     def _answer(self, stretch: Stretch) -> None:
         """Who waits for a chapter that was opened in `stretch` is told."""
         for recorded in stretch:
-            if isinstance(recorded.event, ChapterOpened):
+            if isinstance(e := recorded.event, ChapterOpened):
+                gap_s = self._closed.gap_s if self._closed.chapter == e.chapter - 1 else 0.0
                 for asked in self._asked:
-                    if asked.chapter < chapter_of(recorded.position) and not asked.rolled.done():
-                        asked.rolled.set_result(Rolled(recorded.event.previous, recorded.position, self._gap_s))
+                    if asked.chapter < e.chapter and not asked.rolled.done():
+                        asked.rolled.set_result(Rolled(e.previous, recorded.position, gap_s))
 
     def _kept(self, log_id: str, end: Position) -> Chain:
         try:

@@ -75,7 +75,7 @@ class ControlPlane:
             if chapters is not None:
                 chapters.watch(self.cluster, stretch)
                 if cause := chapters.due(leading=self.leading):
-                    await chapters.roll(self.cluster, cause)
+                    self._read_first = max(self._read_first, await chapters.roll(self.cluster, cause))
                     continue
             if self._due(stretch):
                 await self._round()

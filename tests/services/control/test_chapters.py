@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import structlog.testing
 
 from events.ask import RollAnswer, RollAsk
 from events.base import START, Position, Recorded, chapter_of, position_of
@@ -74,6 +75,7 @@ async def test_chapters_are_closed_under_load_without_a_gap(
         told: dict[str, Position] = {}
         stop = asyncio.Event()
         await real.join("n1", 8)
+        lines = stack.enter_context(structlog.testing.capture_logs())
         async with leading(log, chapters), asyncio.TaskGroup() as group:
             group.create_task(submitting(real, told, stop))
             rolls = []
@@ -88,6 +90,8 @@ async def test_chapters_are_closed_under_load_without_a_gap(
 
     assert [chapter_of(rolled.opened) for rolled in rolls] == [2, 3, 4]
     assert all(0 < rolled.gap_s < 1 for rolled in rolls)
+    assert [line["event"] for line in lines if "chapter" in line["event"]] == ["chapter_opened"] * 3
+    assert [line for line in lines if line["event"] == "round_dropped"] == []
     assert all(follows(a.position, b) for a, b in pairwise(records))
     assert [r.at for r in records] == sorted(r.at for r in records)
     submitted = {r.event.job_id: r.position for r in records if isinstance(r.event, JobSubmitted)}
@@ -268,7 +272,7 @@ async def test_the_digest_is_kept(memory: Cell, tmp_path: Path) -> None:
     await until(lambda: len(memory.records) == 6)
     kept = Chapters(log, clock, folder=tmp_path)
     kept.watch(memory.cluster, log.stretch())
-    assert not (tmp_path / FILE).exists()  # noqa: ASYNC240 - at once
+    assert not (tmp_path / FILE).exists()
     clock.advance(SAVE_EVERY_S)
     kept.watch(memory.cluster, ())
     saved = (tmp_path / FILE).read_bytes()

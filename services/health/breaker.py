@@ -59,7 +59,8 @@ class Breaker:
             return []
         message = (
             f"{self.out} of {self.gpus} GPUs are out by verdicts and automatic drains, and {self._percent} % is the most: "
-            f"{sum(self._held_back.values())} more would be taken out on {len(self._held_back)} nodes"
+            f"{sum(self._held_back.values())} more would be taken out, on {len(self._held_back)} node"
+            f"{'s' if len(self._held_back) > 1 else ''}"
         )
         node_ids = tuple(sorted(self._held_back))
         alarm = AlarmRaised(

@@ -77,7 +77,7 @@ async def test_a_checkpoint_is_saved_when_asked_for(tmp_path: Path, unused_port:
     assert all("as it was told" in output for _, output in ends)
 
 
-@pytest.mark.parametrize(("name", "gpus"), [("gang", 16), ("small", 1), ("too-large", 64)])
+@pytest.mark.parametrize(("name", "gpus"), [("gang", 16), ("small", 1), ("too-large", 64), ("train-numpy", 4)])
 def test_example_specs_are_taken(name: str, gpus: int) -> None:
     """They are what a first job is copied from."""
     raw = yaml.safe_load((EXAMPLES / f"{name}.yaml").read_text())

@@ -1,4 +1,4 @@
-"""Routes of what jobs print: a snapshot as JSON or plain text, or a stream that goes on until the job has ended."""
+"""Routes of what jobs print: a snapshot as JSON or plain text, or a stream that goes on until the job has ended, or is held."""
 
 import asyncio
 from collections import deque
@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import PlainTextResponse
 
 from events.base import JobId
+from events.job import HoldCode
 from events.subjects import LOGS_STREAM
 from runtime.fault import Fault
 from runtime.stored_messages import Message, read_page
@@ -26,6 +27,7 @@ router = APIRouter(prefix="/v1", tags=["jobs"])
 LINES_BYTES_MAX: Final = 16 << 20
 LOOK_EVERY_S: Final = 0.25  # for more output
 STATE_EVERY_S: Final = 1.0  # whether the job has ended
+HELD: Final = "held"  # in place of a state: it waits for a person, and so would whoever follows it
 LINGER_S: Final = 1.0  # after its end, for output that is still on its way
 
 
@@ -80,7 +82,7 @@ class Output:
         return list(kept), left_out
 
     async def stream(self, last: int | None) -> AsyncIterator[bytes]:
-        """Lines as server-sent events, as they come, until the job has ended and nothing more of it comes."""
+        """Lines as server-sent events, as they come, until the job has ended, or is held, and nothing more of it comes."""
         if last is not None:
             so_far = await self._so_far(last)
             for place, line in enumerate(so_far, 1):
@@ -130,13 +132,15 @@ class Output:
             raise trouble(HTTPStatus.SERVICE_UNAVAILABLE, fault.code, fault.sentence, fault.hint) from fault
 
     async def _end_state(self) -> str:
-        """The state that the job ended in; empty while it has not, and while nobody can say."""
+        """The state that the job ended in, `held` where it waits for a person; empty while neither, or nobody can say."""
         try:
             async with self._here.tables() as tables:
-                state = (await job_named(tables, self._job_id)).state
+                job = await job_named(tables, self._job_id)
         except Troubled:
             return ""
-        return str(state) if state in ENDED else ""
+        if job.hold_code == HoldCode.FAILED_TOO_OFTEN:
+            return HELD
+        return str(job.state) if job.state in ENDED else ""
 
 
 async def _full_id(here: Here, text: str, min_position: int | None) -> JobId:

@@ -1,5 +1,6 @@
 """Attempts of a job over HTTP: whose failure each end was, in a sentence, with the records that say so; and resuming."""
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
@@ -14,6 +15,7 @@ from projections.tables.run_view import Attempt
 from services.api.attempts import BY_CATEGORY, BY_CAUSE, sentence
 from tests.histories import BEGIN
 from tests.services.api.cell import CLOCK, NODE, TEAM, Cell
+from tests.services.api.test_events import sent
 
 
 def attempt(**said: Any) -> Attempt:
@@ -135,6 +137,10 @@ async def test_a_held_job_is_resumed_over_http(cell: Cell) -> None:
     assert (waiting["state"], waiting["hold_code"], waiting["attempts"][0]["held"]) == (
         "queued", "failed_too_often", True
     )  # fmt: skip
+
+    async with asyncio.timeout(30), sent(cell, f"/v1/jobs/{job_id}/logs", follow=True) as events:
+        told = [(name, document) async for _, name, document in events]
+    assert told == [("end", {"state": "held"})], "whoever follows it is not kept waiting"
 
     first = (await cell.http.post(f"/v1/jobs/{job_id}:resume", json={"reason": "mended"})).json()
     again = (await cell.http.post(f"/v1/jobs/{job_id}:resume")).json()

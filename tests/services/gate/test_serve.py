@@ -119,6 +119,9 @@ async def test_a_team_asks_and_an_agent_reports(cell: Cell) -> None:
 
     cancelled = await cell.ask(team_user(RED), SUBJECTS.ask(RED), msgspec.json.encode(Cancel(job_id=asked.job_id)))
     assert isinstance(cancelled, Accepted)
+    resumed = await cell.ask(team_user(RED), SUBJECTS.ask(RED), msgspec.json.encode(Resume(job_id=asked.job_id)))
+    assert isinstance(resumed, Refused), "it was cancelled"
+    assert resumed.code is RefusalCode.CONFLICT
     reported = await cell.ask(agent_user(NODE), SUBJECTS.report(NODE), joining())
     assert isinstance(reported, Accepted)
     assert reported.position == cancelled.position + 1

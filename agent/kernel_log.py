@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -64,7 +65,7 @@ class KernelLog:
             return [record for record in self._records() if record.sequence > sequence]
         except OSError as error:
             self._readable = False
-            logger.warning("kernel_log_unreadable", path=str(self._path), error=str(error), hint="See docs/nodes.md.")
+            _say_unreadable(self._path, str(error))
             return []
 
     def close(self) -> None:
@@ -87,6 +88,12 @@ class KernelLog:
             if (record := parsed(data)) is not None:
                 self._reached = record.sequence
                 yield record
+
+
+@cache
+def _say_unreadable(path: Path, error: str) -> None:
+    """Once, however many read it."""
+    logger.warning("kernel_log_unreadable", path=str(path), error=error, hint="See docs/nodes.md.")
 
 
 def parsed(data: bytes) -> Record | None:

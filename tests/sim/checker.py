@@ -28,6 +28,7 @@ from tests.sim.machine import Machine, RankProcess
 from tests.sim.shut import Shut
 from tests.sim.trace import Trace
 
+STEADY_S: Final = 90.0  # more than any node is waited for
 ENDS: Final = (JobRejected, JobSucceeded, JobFailed, JobCancelled, JobTimedOut)
 
 
@@ -44,11 +45,13 @@ class Checker:
         self.over: set[RunId] = set()  # runs that are settled
         self.up: set[tuple[RunId, NodeId]] = set()  # shares that said that they started
         self.lives: dict[NodeId, tuple[int, tuple[str, ...]]] = {}  # the present one, and its GPUs by slot
+        self.released: set[tuple[RunId, NodeId]] = set()
         self.lost: set[tuple[NodeId, int]] = set()
         self.begun: set[tuple[str, int]] = set()  # every rank that was ever started, by its folder
         self.shut = Shut()
         self.desired: dict[str, int] = {}
         self.decided_at = Position(0)
+        self.steady: Callable[[NodeId], float] = lambda _node_id: 0.0  # for how long its agent has run undisturbed
         self.steps = 0
         self._found = 0
 
@@ -97,6 +100,14 @@ class Checker:
         self.lives[e.node_id] = (recorded.position, tuple(known))
 
     def _node_lost(self, _recorded: Recorded, e: NodeLost) -> None:
+        """Who is given up has ended what may be started elsewhere, if anybody was there to end it."""
+        if not self.superseded(e.node_id, e.node_epoch) and self.steady(e.node_id) > STEADY_S:
+            for rank in self.machines[e.node_id].living:
+                spec, plan = self.jobs[rank.job_id].spec, self.machines[e.node_id].plan_of(rank)
+                if rank.epoch == e.node_epoch and spec.on_lost is OnLost.RESTART and not plan.unkillable_s:
+                    self.trace.broke(
+                        "who is given up has ended", f"{e.node_id}: rank {rank.rank} of {rank.run_id} lives"
+                    )
         self.lost.add((e.node_id, e.node_epoch))
 
     def _share_started(self, _recorded: Recorded, e: ShareStarted) -> None:
@@ -112,6 +123,12 @@ class Checker:
         alive = [r for r in self.machines[e.node_id].living if (r.run_id, r.epoch) == (e.run_id, e.node_epoch)]
         if alive:
             self.trace.broke("nothing is released that lives", f"{e.run_id} on {e.node_id}: rank {alive[0].rank}")
+        epoch, uuids = self.lives.get(e.node_id, (0, ()))
+        gpus = frozenset(uuids[slot] for slot in slots_of(e.slots) if slot < len(uuids))
+        first = (e.run_id, e.node_id) not in self.released  # what comes twice may come late
+        self.released.add((e.run_id, e.node_id))
+        if first and epoch == e.node_epoch and (held := self.machines[e.node_id].busy(gpus)):
+            self.trace.broke("nothing is released that is held", f"{e.run_id} on {e.node_id}: {sorted(held)}")
 
     def _clean(self, _recorded: Recorded, e: GpusFoundClean) -> None:
         for rank in self.machines[e.node_id].living:

@@ -188,9 +188,9 @@ class Faults:
         self.after(0.5, 15.0, back)
 
     def deaf(self) -> None:
-        """The heartbeats of a node do not come to a plane, or its hints do not come to it."""
+        """The hints of a node do not come to it, or the beats of a plane to itself."""
         host, plane = self.any_host().name, self.random.choice(self.world.planes).name
-        pair = self.random.choice(((host, plane), ("servers", host), (plane, plane)))
+        pair = self.random.choice((("servers", host), (plane, plane)))
         self.world.network.apart.add(pair)
         self.after(1.0, 40.0, lambda: self.world.network.apart.discard(pair))
 

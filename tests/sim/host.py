@@ -45,7 +45,7 @@ class Servers(Protocol):
         ...
 
     def beat(self, who: str, pulse: Heartbeat) -> None:
-        """A beat is on its way to all who listen."""
+        """A beat has reached the servers, and is on its way to all who listen."""
         ...
 
 
@@ -55,6 +55,7 @@ class SimLink:
     def __init__(self, host: "Host", lost: asyncio.Event) -> None:
         self._host = host
         self._lost = lost
+        self._pulse: Heartbeat | None = None  # that was sent last
 
     @property
     def reconnects(self) -> int:
@@ -66,16 +67,19 @@ class SimLink:
         await self._lost.wait()
 
     async def alive(self) -> bool:
-        """As there."""
+        """As there. What was sent before goes the same way: with an answer, it has arrived."""
+        pulse, self._pulse = self._pulse, None
 
         async def pong() -> bool:
+            if pulse is not None:
+                self._host.servers.beat(self._host.name, pulse)
             return True
 
         return await self._call(pong, ALIVE_S) or False
 
     async def beat(self, pulse: Heartbeat) -> None:
         """As there."""
-        self._host.servers.beat(self._host.name, msgspec.json.decode(msgspec.json.encode(pulse), type=Heartbeat))
+        self._pulse = msgspec.json.decode(msgspec.json.encode(pulse), type=Heartbeat)
 
     async def desired(self) -> bytes | None:
         """As there."""
@@ -135,6 +139,11 @@ class Host:
             self.clock = SimClock(self.store.loop, since_s=self.machine.booted_s, ahead_s=self.clock.ahead_s)
             self.process = self.store.loop.process(self.name)
             self.process.start(self._run())
+
+    @property
+    def steady_s(self) -> float:
+        """For how long the agent has run without a crash or a pause."""
+        return self.store.loop.time() - self.process.since_s if self.process.running and self.machine.up else 0.0
 
     def lose_unsynced(self) -> None:
         """What was not written out when the power went is not there, or is as old as it likes to be."""

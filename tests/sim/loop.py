@@ -32,6 +32,7 @@ class Process:
     def __init__(self, loop: "VirtualLoop", name: str) -> None:
         self.name = name
         self.state = State.RUNNING
+        self.since_s = loop.time()  # since when it has run without a pause
         self.kept: list[asyncio.Handle] = []  # callbacks that came while it did not run
         self.fuse = 0  # when it is more than 0: after so many callbacks more, `burnt` is called
         self.burnt: Callable[[], None] = lambda: None
@@ -78,6 +79,7 @@ class Process:
         """It goes on with all that it missed, late."""
         if self.state is State.PAUSED:
             self.state = State.RUNNING
+            self.since_s = self._loop.time()
             self._loop.put_back(self)
 
     def kill(self) -> None:

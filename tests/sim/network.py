@@ -68,6 +68,17 @@ class Network:
             raise error
         return value  # type: ignore[return-value]
 
+    def pass_on(self, whom: str, deliver: Callable[[], None]) -> None:
+        """What reached the servers comes to who listens there, unless that one is cut off."""
+
+        async def carried() -> None:
+            most_s = self.weather.slow_s if self.drawn(self.weather.slow) else 0.004
+            await asyncio.sleep(self._random.uniform(0.0005, most_s))
+            if self.reaches(whom):
+                deliver()
+
+        self.background(carried())
+
     def send(self, who: str, whom: str, deliver: Callable[[], None]) -> None:
         """`deliver` is called once, late, twice or never. Nobody waits for it."""
         if (who, whom) in self.apart:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from events.base import NodeId, Position, Recorded
-from events.fleet import NodeDrainBegun, NodeDrainEnded, NodeLost, NodeRecovered, NodeRetired, NodeSuspected
+from events.fleet import FleetEvent, NodeDrainBegun, NodeDrainEnded, NodeLost, NodeRecovered, NodeRetired, NodeSuspected
 from events.gpu import GpuJudged, GpuReturned
 from events.job import NodeShare
 from events.node import NodeJoined
@@ -20,10 +20,15 @@ class Shut:
 
     def __init__(self) -> None:
         self._since: dict[tuple[NodeId, str], Position] = {}
+        self._lives: dict[NodeId, Position] = {}
 
     def read(self, recorded: Recorded) -> None:
         """One more record."""
         event: Any = recorded.event
+        if isinstance(event, NodeJoined):
+            self._lives[event.node_id] = recorded.position
+        elif isinstance(event, FleetEvent) and event.node_epoch != self._lives.get(event.node_id):
+            return  # of a life that is over: the node joined anew while it was decided
         if (shuts := SHUTS.get(type(event))) is not None and (reason := shuts(event)):
             self._since.setdefault((event.node_id, reason), recorded.position)
         if (opens := OPENS.get(type(event))) is not None:

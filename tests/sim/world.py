@@ -46,6 +46,7 @@ class World:
         self.planes = [Plane(self.store, self.leases, self.random, f"plane-{n}") for n in range(self._some(2, 3))]
         self.gates = [GatePart(self.store, f"gate-{n}") for n in range(self._some(1, 2))]
         self.aparts = [Apart(self.store, "dispatcher")] if self.random.random() < 0.3 else []
+        self.checker.steady = self._steady
         self.hosts = [self._host(number, disk) for number in range(self._some(3, 6))]
         self.users = Users(self.store, self, self.trace, self.random, self.plans)
 
@@ -155,7 +156,8 @@ class World:
         """See `host.Servers`."""
         for plane in self.planes:
             process, heard = plane.process, plane.heard
-            self.network.send(who, plane.name, lambda process=process, heard=heard: process.post(heard, pulse))
+            if (who, plane.name) not in self.network.apart:
+                self.network.pass_on(plane.name, lambda process=process, heard=heard: process.post(heard, pulse))
 
     def _gate(self) -> GatePart:
         gates = [gate for gate in self.gates if gate.open and self.network.reaches(gate.name)]
@@ -177,6 +179,9 @@ class World:
         host.timing = Timing(heartbeat_every_s=1.0, reread_every_s=5.0, gpus_every_s=1.0, lost_after_s=LOST_S)
         host.description = Description(labels={"rack": f"r{number % 2}", "spine": "s"})
         return host
+
+    def _steady(self, node_id: NodeId) -> float:
+        return next((host.steady_s for host in self.hosts if host.node_id == node_id), 0.0)
 
     def _some(self, least: int, most: int) -> int:
         return self.random.randint(least, most)

@@ -9,7 +9,7 @@ from typing import Final, cast
 import asyncpg
 import msgspec
 
-from events.base import START, Position, Stretch, position_of
+from events.base import START, Position, Stretch, position_of, spelled
 from events.codec import EPOCH
 from events.head import LogFounded
 from events.log.port import STRETCH_MAX, Reader, Unknown
@@ -146,8 +146,15 @@ async def check(reader: Reader, stored: Reached) -> None:
     if end < stored.position:
         raise Fault(
             "tables_ahead",
-            f"The tables reach position {stored.position}, but the log ends at {end}: its end was lost.",
+            f"The tables reach position {spelled(stored.position)}, but the log ends at {spelled(end)}: its end was lost.",
             "Restore the log; or, if what was lost stays lost, run `muster rebuild`.",
+        )
+    record = await reader.read(stored.position)
+    if record is None or record.at > stored.at:
+        raise Fault(
+            "tables_ahead",
+            f"The tables reach position {spelled(stored.position)}, where the log has another record, or none: it was restored.",
+            "Restore a later copy; or, if what was lost stays lost, run `muster rebuild`.",
         )
 
 

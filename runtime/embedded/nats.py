@@ -47,7 +47,8 @@ def server_program() -> str:
 class EmbeddedNats:
     """A NATS server that keeps its data under `data_dir/nats` and dies with this process.
 
-    Who may connect: the cell's own parts, `agents` and `teams`; passwords are in `data_dir/credentials.json`.
+    Who may connect: the cell's own parts, `agents` and `teams`; passwords are in `data_dir/credentials.json`. Where it is
+    not `durable`, what it acknowledges may be lost with the power: for what can be done again.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class EmbeddedNats:
         teams: Collection[TeamId] = (),
         port: int = 0,
         monitor: bool = False,
+        durable: bool = True,
     ) -> None:
         self._folder = data_dir.resolve() / "nats"
         self._log = data_dir.resolve() / "logs" / "nats.log"
@@ -71,6 +73,7 @@ class EmbeddedNats:
         self._add(agents, teams)
         self._wanted_port = port
         self._monitor = monitor
+        self._durable = durable
         self._port = 0
         self._monitor_port: int | None = None
         self._member: Member | None = None
@@ -166,6 +169,7 @@ class EmbeddedNats:
             passwords=self._credentials.ensure(self.users),
             monitor_port=self._monitor_port,
             member=self._member,
+            durable=self._durable,
         )
         write_private(self._config_path, render(config))
 

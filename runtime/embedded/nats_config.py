@@ -45,6 +45,7 @@ class NatsConfig:
     passwords: dict[str, str]  # of each of them, of `SYSTEM_USER` and of `ROUTE_USER`
     monitor_port: int | None = None  # HTTP on loopback, for people; None: none
     member: Member | None = None
+    durable: bool = True  # what is acknowledged is on the disk
 
 
 def render(config: NatsConfig) -> str:
@@ -58,7 +59,7 @@ def render(config: NatsConfig) -> str:
         "jetstream": {
             "store_dir": str(config.store),
             # The default is two minutes: what was acknowledged since then is lost with the power.
-            "sync_interval": "always",
+            "sync_interval": "always" if config.durable else "2m",
             "limits": {
                 "batch": {
                     "max_msgs": BATCH_MAX,

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from services.cli import (
+    agents,
     alarms,
     backup,
     chapters,
@@ -54,7 +55,7 @@ for of_nodes in (drain.drain, drain.undrain, drain.maintain, drain.retire, drain
     node.app.command()(of_nodes)
 node.app.command("inject")(inject.inject)
 node.app.command("return")(alarms.give_back)
-for operating in (queue, policy, node, credits, webhooks, chapters):
+for operating in (queue, policy, node, agents, credits, webhooks, chapters):
     app.add_typer(operating.app, rich_help_panel=OPERATE)
 for running in (
     cluster.up,

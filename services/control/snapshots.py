@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from events.base import START, Position, Stretch, chapter_of, sequence_of
+from events.log.port import Reader
 from projections.cluster.snapshot import dump, load
 from projections.cluster.state import Cluster
 from runtime.clock import Clock
@@ -26,13 +27,16 @@ class Snapshots:
         self._saved_at = clock.monotonic()
         self._saved: Position = START
 
-    def restore(self, *, log_id: str, end: Position) -> Cluster:
-        """The saved cluster, if it is of this log and no further than the log's end; else an empty one."""
+    async def restore(self, reader: Reader, *, log_id: str, end: Position) -> Cluster:
+        """The saved cluster, if the log has the record that it ends with; else an empty one. Raises `Unknown`.
+
+        A log that was put back from a copy may have another one there, or none.
+        """
         try:
             cluster = load(self._path.read_bytes(), log_id=log_id)
         except FileNotFoundError:
             return Cluster()
-        if cluster is None or cluster.position > end:
+        if cluster is None or cluster.position > end or not await _holds(reader, cluster):
             logger.info("snapshot_thrown_away", path=str(self._path))
             return Cluster()
         self._saved = cluster.position
@@ -62,3 +66,9 @@ class Snapshots:
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(self._path)
+
+
+async def _holds(reader: Reader, cluster: Cluster) -> bool:
+    """Whether the log has what the cluster read last: stored no later than it knows."""
+    record = await reader.read(cluster.position)
+    return record is not None and cluster.at is not None and record.at <= cluster.at

@@ -141,7 +141,7 @@ async def _control(stop: Stop, *, dispatches: bool) -> None:
     async with connected(settings, "control") as connection, reading(settings) as reader:
         founded = await standing_log(connection, settings)
         snapshots = Snapshots(settings.data_dir / "control", CLOCK, every_s=settings.snapshot_every_s)
-        cluster = snapshots.restore(log_id=founded.log_id, end=founded.end)
+        cluster = await snapshots.restore(reader, log_id=founded.log_id, end=founded.end)
         lease = Lease(connection, instance=instance, ttl_s=settings.lease_s, clock=CLOCK)
         log = JetStreamLog(connection, settings.cell, source=f"control/{instance}", reader=reader)
         plane = ControlPlane(log, cluster, lease, CLOCK, name=Name(instance, version("musterbook")))

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from events.base import START
 from events.head import LogFounded
 from events.log.memory import MemoryLog
 from runtime.clock import ManualClock
@@ -28,5 +29,5 @@ def clock() -> ManualClock:
 async def log(clock: ManualClock) -> MemoryLog:
     """A log that has been founded."""
     made = MemoryLog("main", clock.now)
-    await made.append([LogFounded(at=clock.now(), log_id="log-1", cell="main")], after=await made.end())
+    await made.append([LogFounded(at=clock.now(), log_id="log-1", cell="main")], after=START)
     return made

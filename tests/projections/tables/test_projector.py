@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from events.base import position_of
+from events.base import START, position_of
 from events.head import LogFounded
 from events.log.memory import MemoryLog
 from projections.tables import job_view, projection_position, queue_view, schema, unreadable
@@ -87,7 +87,7 @@ async def test_another_log_is_refused(log: MemoryLog, pool: Pool, clock: ManualC
     async with projecting(log, pool):
         await Shown(pool).wait_for(await log.end(), 10)
     other = MemoryLog("main", clock.now)
-    await other.append([LogFounded(at=clock.now(), log_id="log-2", cell="main")], after=await other.end())
+    await other.append([LogFounded(at=clock.now(), log_id="log-2", cell="main")], after=START)
 
     with pytest.raises(Fault, match="'log-1'; this is log 'log-2'") as refused:
         await project(other, pool, Progress())
@@ -100,7 +100,7 @@ async def test_a_log_that_was_cut_is_refused(log: MemoryLog, pool: Pool, clock: 
     async with projecting(log, pool):
         await Shown(pool).wait_for(await record(log, range(3), clock), 10)
     cut = MemoryLog("main", clock.now)
-    await cut.append([LogFounded(at=clock.now(), log_id="log-1", cell="main")], after=await cut.end())
+    await cut.append([LogFounded(at=clock.now(), log_id="log-1", cell="main")], after=START)
 
     with pytest.raises(Fault, match="its end was lost") as refused:
         await project(cut, pool, Progress())

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from events.base import Position, position_of
+from events.base import START, Position, position_of
 from events.head import LogFounded
 from events.log.memory import MemoryLog
 from projections.tables import event_index, job_view, projection_position, schema
@@ -107,7 +107,7 @@ async def test_rebuilt_tables_take_the_place_of_those_of_another_log(
     async with projecting(log, pool):
         await Shown(pool).wait_for(await record(log, range(9), clock), 10)
     other = MemoryLog("main", clock.now)
-    await other.append([LogFounded(at=clock.now(), log_id="log-2", cell="main")], after=await other.end())
+    await other.append([LogFounded(at=clock.now(), log_id="log-2", cell="main")], after=START)
     end = await record(other, [100], clock)
 
     rebuilt = await rebuild(other, pool)

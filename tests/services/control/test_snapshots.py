@@ -1,17 +1,21 @@
 """Where a control plane starts from: its snapshot when that is of this log, and nothing when anything is doubtful."""
 
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from events.base import START, Position
+from events.base import START, Position, sequence_of
+from events.log.memory import MemoryLog
 from projections.cluster.snapshot import dump
 from runtime.clock import ManualClock
 from services.control import snapshots
 from services.control.snapshots import EVENTS_MIN, FILE, Snapshots
 from tests.clusters import World
+from tests.events.log.rigs import started
 
 EVERY_S = 60.0
+BEGIN = datetime.fromisoformat("2020-01-01T00:00:00+00:00")  # before all that happens in a `World`
 
 
 @pytest.fixture
@@ -28,7 +32,17 @@ def grown(jobs: int) -> World:
     return world
 
 
-def test_a_snapshot_is_written_when_it_is_time_and_enough_has_happened(tmp_path: Path, clock: ManualClock) -> None:
+async def log_of(records: int, at: datetime = BEGIN) -> MemoryLog:
+    """A log of so many records, all stored at one moment."""
+    log = MemoryLog("main", lambda: at)
+    for first in range(0, records, 1_000):
+        await log.record([started(str(number)) for number in range(first, min(first + 1_000, records))])
+    return log
+
+
+async def test_a_snapshot_is_written_when_it_is_time_and_enough_has_happened(
+    tmp_path: Path, clock: ManualClock
+) -> None:
     """Not before: few events are read again faster than a snapshot is written. Its folder need not be there."""
     folder = tmp_path / "control"
     kept = Snapshots(folder, clock, every_s=EVERY_S)
@@ -53,7 +67,8 @@ def test_a_snapshot_is_written_when_it_is_time_and_enough_has_happened(tmp_path:
     kept.watch(cluster, ())
     assert [path.name for path in folder.iterdir()] == [FILE]
 
-    restored = Snapshots(folder, clock, every_s=EVERY_S).restore(log_id="test", end=cluster.position)
+    log = await log_of(sequence_of(cluster.position))
+    restored = await Snapshots(folder, clock, every_s=EVERY_S).restore(log, log_id="test", end=cluster.position)
     assert restored.position == cluster.position - EVENTS_MIN
 
 
@@ -74,25 +89,31 @@ def test_a_snapshot_that_cannot_be_written_is_tried_again_in_its_time(tmp_path: 
     assert (folder / FILE).read_bytes() == dump(cluster)
 
 
-def test_without_a_snapshot_a_plane_starts_from_nothing(tmp_path: Path, clock: ManualClock) -> None:
+async def test_without_a_snapshot_a_plane_starts_from_nothing(tmp_path: Path, clock: ManualClock) -> None:
     """As on its first day."""
-    cluster = Snapshots(tmp_path, clock, every_s=EVERY_S).restore(log_id="test", end=Position(5))
+    log = await log_of(5)
+    cluster = await Snapshots(tmp_path, clock, every_s=EVERY_S).restore(log, log_id="test", end=await log.end())
 
     assert (cluster.position, cluster.log_id) == (START, "")
 
 
-@pytest.mark.parametrize("what", ["another log", "a log that was cut", "damaged", "empty"])
-def test_a_doubtful_snapshot_is_thrown_away(tmp_path: Path, clock: ManualClock, what: str) -> None:
-    """Reading the whole log again is slow and right."""
+@pytest.mark.parametrize(
+    "what", ["nothing", "another log", "a log that was cut", "a log that was put back", "damaged", "empty"]
+)
+async def test_a_doubtful_snapshot_is_thrown_away(tmp_path: Path, clock: ManualClock, what: str) -> None:
+    """Reading the whole log again is slow and right. Where nothing is wrong, it is taken."""
     world = grown(3)
     saved = dump(world.cluster)
     bad = {"damaged": saved[:-1] + bytes([saved[-1] ^ 1]), "empty": b""}
     (tmp_path / FILE).write_bytes(bad.get(what, saved))
     end = Position(world.cluster.position - (what == "a log that was cut"))
+    assert world.cluster.at is not None
+    later = world.cluster.at + timedelta(seconds=1)  # what was put back was written on from there
+    log = await log_of(sequence_of(end), later if what == "a log that was put back" else BEGIN)
     log_id = "other" if what == "another log" else "test"
-    cluster = Snapshots(tmp_path, clock, every_s=EVERY_S).restore(log_id=log_id, end=end)
+    cluster = await Snapshots(tmp_path, clock, every_s=EVERY_S).restore(log, log_id=log_id, end=end)
 
-    assert (cluster.position, len(cluster.jobs)) == (START, 0)
+    assert (cluster.position, len(cluster.jobs)) == ((end, 3) if what == "nothing" else (START, 0))
 
 
 def test_a_crash_while_writing_leaves_the_snapshot_before(

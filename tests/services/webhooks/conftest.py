@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from events.base import START
 from events.head import LogFounded
 from events.log.memory import MemoryLog
 from runtime.clock import ManualClock
@@ -16,7 +17,7 @@ from tests.services.webhooks.sending import Sender
 async def founded(clock: ManualClock, log_id: str) -> MemoryLog:
     """A log with this id."""
     log = MemoryLog("main", clock.now)
-    await log.append([LogFounded(at=clock.now(), log_id=log_id, cell="main")], after=await log.end())
+    await log.append([LogFounded(at=clock.now(), log_id=log_id, cell="main")], after=START)
     return log
 
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import structlog.testing
 
-from events.base import Position, Recorded, sequence_of
+from events.base import START, Position, Recorded, sequence_of
 from events.head import LogFounded
 from events.log.memory import MemoryLog
 from events.log.port import Unknown
@@ -291,7 +291,7 @@ class ShyLog(MemoryLog):
 async def test_an_event_that_the_log_does_not_give_is_sent_later(sender: Sender, receiver: Receiver) -> None:
     """However often that happens, it uses up no attempt."""
     log = ShyLog("main", sender.clock.now)
-    await log.append([LogFounded(at=sender.clock.now(), log_id="log-1", cell="main")], after=await log.end())
+    await log.append([LogFounded(at=sender.clock.now(), log_id="log-1", cell="main")], after=START)
     shy = Sender(log, sender.pool, sender.clock)
     await shy.endpoint(receiver.url)
     await shy.submit()

@@ -11,6 +11,7 @@ from projections.cluster.state import Cluster
 from projections.tables.verify import verify
 from runtime.postgres import create_pool
 from runtime.serve_requests import Served, serving
+from services.api.chapter_schemas import Log
 from services.api.moment import moment_of
 from services.api.webhooks import last_by
 from services.control.answers import answering_roll
@@ -46,7 +47,9 @@ async def test_the_log_is_rolled_and_shown(cell: Cell) -> None:
     body = rolled.json()
     assert (rolled.status_code, body["chapter"], body["position"]) == (200, 2, position_of(2, 1))
     assert 0 < body["gap_s"] < 5
-    shown = (await cell.get("/v1/log"))["chapters"]
+    answer = await cell.get("/v1/log")
+    assert Log.model_validate(answer).position == body["position"]
+    shown = answer["chapters"]
     assert [(c["chapter"], c["records"], c["cause"], c["by"]) for c in shown] == [
         (1, body["closed"] - position_of(1, 0), "asked", "api:jo"),
         (2, 1, None, ""),

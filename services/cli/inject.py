@@ -23,7 +23,9 @@ def inject(
     code: Annotated[
         int | None, typer.Option("--code", metavar="N", help="With --signal: degrees, link, action, number of errors.")
     ] = None,
-    gpu: Annotated[int | None, typer.Option("--gpu", metavar="N", help="Only this GPU, from 0. Default: all.")] = None,
+    gpu: Annotated[
+        int | None, typer.Option("--gpu", metavar="N", help="Which one, from 0. Default: the first; with --clear all.")
+    ] = None,
     clear: Annotated[bool, typer.Option("--clear", help="They show nothing any more, as after repair.")] = False,
     data_dir: Annotated[
         Path | None,

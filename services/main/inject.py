@@ -35,7 +35,7 @@ class Wish(NamedTuple):
     xid: int | None = None
     signal: str | None = None
     code: int | None = None
-    gpu: int | None = None
+    gpu: int | None = None  # the first, or to clear: all
     clear: bool = False
 
 
@@ -61,11 +61,12 @@ def wished(node: str, wish: Wish, data_dir: Path | None, folder: Path) -> Inject
             f"Node {node} has no simulated GPUs: real ones show what they show.",
             f"Nodes with MUSTER_GPUS=simulated:N have them once their agent has started; looked in {own}.",
         )
-    if wish.gpu is not None and not 0 <= wish.gpu < driver.count:
+    gpu = injection.gpu
+    if gpu is not None and not 0 <= gpu < driver.count:
         there = f"It has {driver.count}, from 0 to {driver.count - 1}."
-        raise Fault("no_such_gpu", f"Node {node} has no GPU {wish.gpu}.", there)
+        raise Fault("no_such_gpu", f"Node {node} has no GPU {gpu}.", there)
     put(own, injection, CLOCK.now().timestamp())
-    gpus = f"GPU {wish.gpu}" if wish.gpu is not None else f"all {driver.count} GPUs"
+    gpus = f"GPU {gpu}" if gpu is not None else f"all {driver.count} GPUs"
     return Injected(_said(injection), gpus, _agent_runs(own))
 
 
@@ -80,12 +81,12 @@ def _injection(wish: Wish) -> Injection:
             raise Fault("wish_unclear", f"--code goes with --signal, not with {asked[0]}.", "")
         if wish.clear:
             return Injection(gpu=wish.gpu, clear=True)
-        return Injection(gpu=wish.gpu, signal=GpuSignal.XID, code=_within("--xid", wish.xid or 0, 1, XID_MAX))
+        return Injection(gpu=wish.gpu or 0, signal=GpuSignal.XID, code=_within("--xid", wish.xid or 0, 1, XID_MAX))
     signal = _signal(wish.signal or "")
     if signal is GpuSignal.XID and wish.code is None:
         raise Fault("wish_unclear", "An xid has a number.", "Say --xid 79, or any other one.")
     code = CODES.get(signal, 0) if wish.code is None else _within("--code", wish.code, 0, CODE_MAX)
-    return Injection(gpu=wish.gpu, signal=signal, code=code)
+    return Injection(gpu=wish.gpu or 0, signal=signal, code=code)
 
 
 def _within(name: str, number: int, least: int, most: int) -> int:

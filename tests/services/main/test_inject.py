@@ -55,9 +55,10 @@ def test_a_sign_is_put_where_the_driver_of_the_node_takes_it_in(
 
 
 async def test_what_was_wished_is_shown_and_cleared(folder: Path) -> None:
-    """By all GPUs, where none is named."""
-    wished("node-1", Wish(signal="missing"), None, folder)
-    assert not any(reading.answers for reading in (await gpus_of(folder).look(0)).readings.values())
+    """By the first GPU where none is named, as in life one has trouble; all are mended."""
+    assert wished("node-1", Wish(signal="missing"), None, folder).gpus == "GPU 0"
+    answers = [reading.answers for reading in (await gpus_of(folder).look(0)).readings.values()]
+    assert answers == [False, True, True, True]
     assert wished("node-1", Wish(clear=True), None, folder).gpus == "all 4 GPUs"
     assert all(reading.answers for reading in (await gpus_of(folder).look(0)).readings.values())
 

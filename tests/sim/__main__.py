@@ -19,6 +19,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=40, help="how many")
     parser.add_argument("--for", type=float, dest="for_s", help="go on for so many seconds, whatever `--seeds` says")
     parser.add_argument("--fresh", action="store_true", help="begin at a seed that the time of day gives")
+    parser.add_argument("--stop", action="store_true", help="stop at the first world that breaks a law")
     parser.add_argument("--until", type=float, help="stop the world at this virtual time")
     parser.add_argument("--steps", type=int, default=40, help="how many lines of the trace are shown")
     parser.add_argument("--watch", action="store_true", help="show every line as it happens")
@@ -48,7 +49,10 @@ def _many(given: argparse.Namespace) -> int:
             worlds, records, virtual_s = worlds + 1, records + outcome.records, virtual_s + outcome.virtual_s
             if outcome.law:
                 broken += 1
-                _say(_told(outcome, lines=True))
+                _say(_told(outcome, lines=not given.stop))
+                if given.stop:
+                    pool.shutdown(wait=False, cancel_futures=True)
+                    break
             if given.for_s is None or clock.monotonic() - begun_s < given.for_s:
                 flying |= {pool.submit(run, seed) for seed in islice(seeds, 1)}
     took_s = clock.monotonic() - begun_s

@@ -28,7 +28,7 @@ from tests.sim.machine import Machine, RankProcess
 from tests.sim.shut import Shut
 from tests.sim.trace import Trace
 
-STEADY_S: Final = 90.0  # more than any node is waited for
+STEADY_S: Final = 10.0  # for which an agent has run undisturbed before it fell silent, and is to have done its part
 ENDS: Final = (JobRejected, JobSucceeded, JobFailed, JobCancelled, JobTimedOut)
 
 
@@ -101,7 +101,7 @@ class Checker:
 
     def _node_lost(self, _recorded: Recorded, e: NodeLost) -> None:
         """Who is given up has ended what may be started elsewhere, if anybody was there to end it."""
-        if not self.superseded(e.node_id, e.node_epoch) and self.steady(e.node_id) > STEADY_S:
+        if not self.superseded(e.node_id, e.node_epoch) and self.steady(e.node_id) > e.silent_s + STEADY_S:
             for rank in self.machines[e.node_id].living:
                 spec, plan = self.jobs[rank.job_id].spec, self.machines[e.node_id].plan_of(rank)
                 if rank.epoch == e.node_epoch and spec.on_lost is OnLost.RESTART and not plan.unkillable_s:

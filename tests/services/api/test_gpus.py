@@ -1,11 +1,14 @@
 """Alarms and the health of GPUs over HTTP, and the operator's word that GPUs are sound."""
 
-from typing import Any
+from typing import Any, get_args
 
 from events.alarm import AlarmCleared, AlarmCode, AlarmRaised
 from events.base import GpuUuid, Position
 from events.gpu import GpuAction, GpuJudged, GpuSignal, Recovery
 from events.operator import GpuReturnAsked
+from projections.cluster.fitness import OUT
+from projections.tables.gpu_view import GpuState
+from services.api.gpu_schemas import Gpu, Health, Verdict
 from tests.services.api.cell import CLOCK, NODE, Cell
 
 
@@ -88,3 +91,11 @@ async def test_alarms_are_listed_newest_first_and_measured(cell: Cell) -> None:
     assert rest["next_cursor"] is None
     metrics = (await cell.http.get("/metrics")).text
     assert 'muster_alarms{code="breaker"} 1.0' in metrics
+
+
+def test_documents_name_every_state_and_action() -> None:
+    """A word that the tables know and the schema does not would be an error of the server."""
+    states = set(get_args(Gpu.model_fields["state"].annotation))
+    assert states == {*map(str, GpuState), "cleaning"}
+    assert set(get_args(Verdict.model_fields["action"].annotation)) == set(map(str, GpuAction))
+    assert set(get_args(Health.model_fields["action"].annotation)) == set(map(str, OUT))

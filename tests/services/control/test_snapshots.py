@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from events.base import START, Position, sequence_of
+from events.base import START, Position, position_of
 from events.log.memory import MemoryLog
 from projections.cluster.snapshot import dump
 from runtime.clock import ManualClock
@@ -70,6 +70,22 @@ async def test_a_snapshot_is_written_when_it_is_time_and_enough_has_happened(
     log = await log_of(sequence_of(cluster.position))
     restored = await Snapshots(folder, clock, every_s=EVERY_S).restore(log, log_id="test", end=cluster.position)
     assert restored.position == cluster.position - EVENTS_MIN
+
+
+def test_a_snapshot_is_written_in_later_chapters_too(tmp_path: Path, clock: ManualClock) -> None:
+    """Records of the chapter before are not counted against those of this one."""
+    kept = Snapshots(tmp_path, clock, every_s=EVERY_S)
+    cluster = grown(3).cluster
+    for position, saved in (
+        (position_of(1, 2 * EVENTS_MIN), True),
+        (position_of(2, EVENTS_MIN - 1), False),
+        (position_of(2, EVENTS_MIN), True),
+        (position_of(2, 2 * EVENTS_MIN - 1), False),
+    ):
+        clock.advance(EVERY_S)
+        cluster.position = position
+        kept.watch(cluster, ())
+        assert ((tmp_path / FILE).read_bytes() == dump(cluster)) == saved
 
 
 def test_a_snapshot_that_cannot_be_written_is_tried_again_in_its_time(tmp_path: Path, clock: ManualClock) -> None:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from agent.core.action import Join
 from events.base import NodeEpoch, RunId
 from events.desired import Desired, DesiredShare, Order
-from tests.agent.core.world import World, desired_of, share_of
+from tests.agent.core.world import GPUS, World, desired_of, share_of
 
 RUNS = 6
 HISTORIES = settings(max_examples=200)  # of each law: most are about nothing
@@ -27,6 +27,7 @@ OFTEN: list[Happening] = [
     *[("turn", steps, 0) for steps in range(1, 7)] * 2,  # the agent dies after so many steps
     *[("wait", seconds, 0) for seconds in (1, 6)],
     *[("deaf", number, 0) for number in (0, 1)],
+    *[("sick", number, 0) for number in range(len(GPUS))] * 2,
     *[(kind, 0, 0) for kind in ("reboot", "lost", "late", "late", *["blind"] * 12, "forged", "forged")],
 ]
 happenings = st.lists(st.sampled_from(OFTEN), min_size=40, max_size=80)
@@ -41,6 +42,7 @@ class History:
         self.gone: set[int] = set()
         self.desired: Desired | None = None
         self.lost = False
+        self.sick: set[int] = set()  # GPUs that are to be reset
         self.past: list[Desired | None] = [None]
         self.seen = 0  # which of them the agent obeyed last
 
@@ -80,6 +82,8 @@ class History:
                 world.age(number)
             case "deaf":
                 world.heeds_term = number == 1
+            case "sick":
+                self.sick ^= {number}
             case "reboot":
                 world.reboot()
             case "lost":
@@ -94,7 +98,8 @@ class History:
                 self._drop(number)
         if epoch > 0:
             shares = () if self.lost else self.wanted.values()
-            self.desired = desired_of(*shares, epoch=epoch, lost=self.lost)
+            resets = tuple(GPUS[number] for number in sorted(self.sick))
+            self.desired = replace(desired_of(*shares, epoch=epoch, lost=self.lost), resets=resets)
             self.past.append(self.desired)
 
     def settle(self) -> list[Any]:
@@ -159,6 +164,22 @@ def test_what_is_to_stop_is_released_once_everything_of_it_has_ended(happened: l
 
     assert history.world.living == {}
     assert {share.run_id for share in history.wanted.values()} <= set(history.world.released)
+
+
+@HISTORIES
+@given(happenings)
+def test_a_gpu_that_is_to_be_reset_is_once_nothing_holds_it(happened: list[Happening]) -> None:
+    """The world asserts that no process holds it then; here, that it is reset at last, and once while it is wanted."""
+    history = history_of(happened)
+    history.wanted.clear()
+    history.sick = set()
+    history.settle()
+    history.world.resets.clear()
+    history.sick = {0, 2}
+    history.settle()
+
+    assert sorted(history.world.resets) == [GPUS[0], GPUS[2]]
+    assert history.world.tried == set(history.world.resets)
 
 
 @HISTORIES

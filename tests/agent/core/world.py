@@ -89,6 +89,8 @@ class World:
     released: list[RunId] = field(default_factory=list)
     ended: list[RunId] = field(default_factory=list)
     heeds_term: bool = True
+    resets: list[GpuUuid] = field(default_factory=list)  # every one that was ever done
+    tried: frozenset[GpuUuid] = frozenset()  # of GPUs, since it is wanted
 
     def found(self, desired: Desired | None) -> Found:
         """The node as an agent finds it."""
@@ -99,6 +101,8 @@ class World:
             gpus=frozenset(GPUS),
             pooled=self.pooled,
             traces=dict(self.traces),
+            tried=self.tried,
+            unready=self.tried,
         )
         return replace(found, busy=frozenset(holding) & in_question(desired, found))
 
@@ -159,8 +163,8 @@ class World:
                 return [self._join]
             case FoundClean(_, gpus):
                 return [lambda: self._pool(gpus)]
-            case Describe() | ReportSaved() | ReportGpu() | ReportUnkillable() | Reset() | ForgetReset():
-                raise AssertionError("nothing of that is found here")
+            case Reset() | ForgetReset():
+                return [lambda: self._reset(action)]
             case ReportStarted(_, run_id):
                 return [lambda: self._tell(run_id, Told.STARTED)]
             case ReportEnded(_, run_id):
@@ -169,8 +173,17 @@ class World:
             case Release(_, run_id):
                 assert not any(run == run_id for run, _ in self.living)
                 return [lambda: self.released.append(run_id), lambda: self._tell(run_id, Told.RELEASED)]
-            case EndLeftovers():
-                raise AssertionError("every run has a record here")
+            case EndLeftovers() | Describe() | ReportSaved() | ReportGpu() | ReportUnkillable():
+                raise AssertionError("nothing of that is found here: every run has a record, and all GPUs are well")
+
+    def _reset(self, action: Reset | ForgetReset) -> None:
+        gpu = action.gpu_uuid
+        if isinstance(action, ForgetReset):
+            self.tried -= {gpu}
+            return
+        assert not any(gpu in self.traces[run].share.gpu_uuids for run, _ in self.living), "a process holds it"
+        self.resets.append(gpu)
+        self.tried |= {gpu}
 
     def _begin(self, share: DesiredShare) -> None:
         assert share.run_id not in self.traces

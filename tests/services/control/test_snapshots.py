@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from events.base import START, Position, position_of
+from events.base import START, Position, position_of, sequence_of
 from events.log.memory import MemoryLog
 from projections.cluster.snapshot import dump
 from runtime.clock import ManualClock

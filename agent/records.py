@@ -34,6 +34,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
 
     labels: dict[str, str] = {}
     taints: tuple[str, ...] = ()
+    version: str = ""  # of the agent's program: another one says so without beginning a new life
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):

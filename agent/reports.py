@@ -73,7 +73,14 @@ def event_of(action: Report, node: Node, place: Place, clock: Clock) -> AgentRep
             )
         case Describe(epoch):
             said = node.description
-            return NodeDescribed(at=at, node_id=node_id, node_epoch=epoch, labels=said.labels, taints=said.taints)
+            return NodeDescribed(
+                at=at,
+                node_id=node_id,
+                node_epoch=epoch,
+                labels=said.labels,
+                taints=said.taints,
+                agent_version=place.version,
+            )
         case FoundClean(epoch, gpus):
             return GpusFoundClean(at=at, node_id=node_id, node_epoch=epoch, gpu_uuids=gpus)
         case ReportGpu(epoch, telling):

@@ -76,9 +76,10 @@ async def serve(
         processes = processes_of(data_dir, base, checkpoint_dir=checkpoint_dir, contain=contain)
         node = Node(records, identity, gpus, processes, clock=clock)
         node.unkillable_after_s = settings.unkillable_after_s
-        node.description = Description(labels=settings.said_labels, taints=settings.taints)
+        version = importlib.metadata.version("musterbook")
+        node.description = Description(labels=settings.said_labels, taints=settings.taints, version=version)
         timing = msgspec.convert(settings.model_dump(include=set(Timing.__struct_fields__)), Timing)
-        place = Place(settings.address or _address(settings), importlib.metadata.version("musterbook"))
+        place = Place(settings.address or _address(settings), version)
         dial = dial_nats(settings.login, Subjects(settings.cell), node_id)
         await Agent(node, place, clock=clock, timing=timing).run(dial)
     finally:

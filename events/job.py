@@ -289,7 +289,7 @@ class GpusEarmarked(JobEvent, kw_only=True, frozen=True, tag="musterbook.job.gpu
     victims: tuple[RunId, ...] = ()  # whole gangs, in order; none where a moved job's new place is set aside
     ranks: tuple[Count, ...] = ()  # as in `JobPlaced`
     moved: bool = False  # the victims are moved, so that whole nodes come free: each has an earmark of its own
-    until: Moment | None = None  # of what is kept for a gang that lost a member: after that it is anyone's
+    until: Moment | None = None  # of what is kept for a gang that lost a member, or a part of that: then it is anyone's
 
 
 class EarmarkDropped(JobEvent, kw_only=True, frozen=True, tag="musterbook.job.earmark_dropped.v1"):

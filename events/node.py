@@ -42,11 +42,12 @@ class NodeJoined(NodeReport, kw_only=True, frozen=True, tag="musterbook.node.joi
 
 
 class NodeDescribed(NodeReport, kw_only=True, frozen=True, tag="musterbook.node.described.v1"):
-    """The node's labels and taints are these from now on. What runs there goes on: it is the same life."""
+    """The node's labels, taints and agent are these from now on. What runs there goes on: it is the same life."""
 
     node_epoch: NodeEpoch
     labels: dict[str, str] = msgspec.field(default_factory=dict)
     taints: tuple[str, ...] = ()
+    agent_version: str = ""  # empty: of an agent from before this was said
 
 
 class GpusFoundClean(NodeReport, kw_only=True, frozen=True, tag="musterbook.node.gpus_found_clean.v1"):

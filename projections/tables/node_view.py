@@ -39,13 +39,16 @@ ON CONFLICT (node_id) DO UPDATE SET
 SHOWN: Final = """
 SELECT node.node_id, node.epoch, node.state, boot_id, instance, node.gpu_type, gpus, address, port_base,
        agent_version, labels, silent_s, joined_at, state_at, node.position, taints, cordoned_at, cordoned_by,
-       cordon_reason, drain, windows, retired_at, patience_s, ahead_s, score, coalesce(gpu.free, 0), coalesce(gpu.held, 0), coalesce(gpu.unclean, 0),
-       coalesce(gpu.run_ids, '{}'), coalesce(gpu.earmarked, 0), coalesce(gpu.earmarked_for, '{}')
+       cordon_reason, drain, windows, retired_at, patience_s, ahead_s, score, coalesce(gpu.free, 0),
+       coalesce(gpu.held, 0), coalesce(gpu.unclean, 0), coalesce(gpu.run_ids, '{}'), coalesce(gpu.earmarked, 0),
+       coalesce(gpu.earmarked_for, '{}'), coalesce(gpu.sick, 0), coalesce(gpu.cleaning, 0)
 FROM live.node_view AS node LEFT JOIN (
     SELECT node_id, count(*) FILTER (WHERE state = 'free' AND health IS NULL) AS free, count(*) FILTER (WHERE state = 'held') AS held,
            count(*) FILTER (WHERE state = 'unclean') AS unclean,
            array_agg(DISTINCT run_id) FILTER (WHERE run_id IS NOT NULL) AS run_ids, count(earmarked_for) AS earmarked,
-           array_agg(DISTINCT earmarked_for) FILTER (WHERE earmarked_for IS NOT NULL) AS earmarked_for
+           array_agg(DISTINCT earmarked_for) FILTER (WHERE earmarked_for IS NOT NULL) AS earmarked_for,
+           count(*) FILTER (WHERE health IS NOT NULL AND state <> 'absent') AS sick,
+           count(*) FILTER (WHERE cleaning AND state = 'held') AS cleaning
     FROM live.gpu_view WHERE $1::text IS NULL OR node_id = $1 GROUP BY node_id
 ) AS gpu USING (node_id)
 WHERE ($1::text IS NULL OR node.node_id = $1) AND node.node_id > $2 AND ($3::text[] IS NULL OR node.state = ANY($3))
@@ -123,6 +126,8 @@ class Node(NodeRow):
     run_ids: list[str] = []  # that hold GPUs here
     earmarked: int = 0  # GPUs set aside for a job, free or not yet
     earmarked_for: list[str] = []  # these jobs
+    sick: int = 0  # GPUs that are given to nobody, by what they showed
+    cleaning: int = 0  # of those held, by runs that have ended: whether nothing holds them any more is not seen yet
 
 
 class Held(NamedTuple):
@@ -230,6 +235,7 @@ def _change(row: NodeRow, event: Event, at: datetime) -> bool:
             row.state, row.silent_s, row.state_at, row.patience_s = NodeState.LOST, event.silent_s, at, event.patience_s
         case NodeDescribed():
             row.labels, row.taints = event.labels, list(event.taints)
+            row.agent_version = event.agent_version or row.agent_version
         case NodeClockJudged():
             row.ahead_s = event.ahead_s
         case GpuJudged():

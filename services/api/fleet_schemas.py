@@ -19,7 +19,9 @@ class Node(BaseModel):
     gpus_total: int
     gpus_used: int
     gpus_free: int
-    gpus_out: int = Field(description="Neither: not found clean yet, or of a lost node.")
+    gpus_out: int = Field(description="Neither: not found clean yet, sick, or of a lost node.")
+    gpus_sick: int = Field(description="That are given to nobody, by what they showed.")
+    gpus_cleaning: int = Field(description="Of those used, by runs that have ended, and that are not given back yet.")
     gpus_earmarked: int = Field(description="Set aside for a job, used by others still or free already.")
     earmarked_for: list[str] = Field(description="These jobs.")
     epoch: int

@@ -19,6 +19,8 @@ def node(row: node_view.Node) -> dict[str, Any]:
         "gpus_used": row.held,
         "gpus_free": row.free,
         "gpus_out": max(0, row.gpus - row.held - row.free),
+        "gpus_sick": row.sick,
+        "gpus_cleaning": row.cleaning,
         "gpus_earmarked": row.earmarked,
         "earmarked_for": row.earmarked_for,
         "epoch": row.epoch,

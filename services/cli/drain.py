@@ -191,7 +191,11 @@ def _facts(node: dict[str, Any], now: datetime) -> list[tuple[str, str]]:
 
 
 def _gpus(node: dict[str, Any]) -> str:
-    parts = [f"{node[f'gpus_{kind}']} {kind}" for kind in ("used", "free", "out", "earmarked") if node[f"gpus_{kind}"]]
+    parts = [
+        f"{node[f'gpus_{kind}']} {kind}"
+        for kind in ("used", "cleaning", "free", "out", "sick", "earmarked")
+        if node.get(f"gpus_{kind}")
+    ]
     return f"{counted(node['gpus_total'], node['gpu_type'] or 'GPU')}: {', '.join(parts) or 'none is used or free'}"
 
 

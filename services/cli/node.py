@@ -72,7 +72,7 @@ class Wanted:
         if names and labels:
             raise Failure("node", "either names or labels", code=ExitCode.USAGE)
         self.names = list(dict.fromkeys(names))
-        self.labels = dict(_label(text) for text in labels)
+        self.labels = dict(label_of(text) for text in labels)
 
     def found(self, client: Client) -> list[str]:
         """The names of the nodes. Raises `Failure` where no node has the labels."""
@@ -90,7 +90,8 @@ class Wanted:
         return found
 
 
-def _label(text: str) -> tuple[str, str]:
+def label_of(text: str) -> tuple[str, str]:
+    """The name and the value of KEY=VALUE. Raises `Failure`."""
     key, equals, value = text.partition("=")
     if not equals or not key:
         raise Failure("--label", f"{text!r} is not KEY=VALUE", code=ExitCode.USAGE)

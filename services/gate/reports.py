@@ -70,6 +70,8 @@ def _problem(one: AgentReport, instance: str) -> str:
         case GpusFoundClean():
             return _problem_of_gpus(one.gpu_uuids) or _problem_of_epoch(one.node_epoch)
         case NodeDescribed():
+            if len(one.agent_version) > TEXT_MAX:
+                return f"a text has more than {TEXT_MAX} characters"
             return _problem_of_labels(one.labels, one.taints) or _problem_of_epoch(one.node_epoch)
         case GpuSignalled() | GpuRecovered() | GpuResetFailed():
             return _problem_of_signal(one) or _problem_of_epoch(one.node_epoch)

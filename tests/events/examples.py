@@ -179,7 +179,7 @@ EXAMPLES: Final[tuple[Event, ...]] = (
         labels={"rack": "r1", "spine": "s1"},
         taints=("maintenance",),
     ),
-    NodeDescribed(**OF_NODE, node_epoch=EPOCH, labels={"rack": "r2"}, taints=("maintenance",)),
+    NodeDescribed(**OF_NODE, node_epoch=EPOCH, labels={"rack": "r2"}, taints=("maintenance",), agent_version="0.2.0"),
     GpusFoundClean(**OF_NODE, node_epoch=EPOCH, gpu_uuids=GPUS),
     ShareStarted(**OF_SHARE),
     ShareEnded(

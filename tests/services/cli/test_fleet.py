@@ -11,7 +11,7 @@ from tests.services.cli.network import Network
 
 NODE = {
     "node_id": "node-1", "state": "up", "gpu_type": "h100", "gpus_total": 8, "gpus_used": 3, "gpus_free": 4,
-    "gpus_out": 1, "joined_at": "2026-01-01T00:00:00Z", "address": "10.0.0.1", "rack": "r1", "gpus_earmarked": 2,
+    "gpus_out": 1, "gpus_sick": 1, "joined_at": "2026-01-01T00:00:00Z", "address": "10.0.0.1", "rack": "r1", "gpus_earmarked": 2,
     "taints": ["old", "hot"], "cordoned": True, "cordoned_at": "2026-01-01T00:00:00Z", "cordoned_by": "api:ops",
     "cordon_reason": "fan", "standing": "cordoned",
 }  # fmt: skip
@@ -31,7 +31,7 @@ def test_nodes_are_listed(network: Network) -> None:
     done = CliRunner().invoke(app, ["nodes", "--api-url", network.url])
     header, line = done.stdout.splitlines()
     assert header.split() == [column.title for column in NODE_COLUMNS]
-    assert line.split()[:9] == ["node-1", "cordoned", "h100", "8", "3", "4", "1", "2", "r1"]
+    assert line.split()[:10] == ["node-1", "cordoned", "h100", "8", "3", "4", "1", "1", "2", "r1"]
     assert line.endswith("old,hot  " + line.split("old,hot  ")[1])
     assert line.endswith(" ago by api:ops: fan")
     done = CliRunner().invoke(app, ["nodes", "--json", "--api-url", network.url])

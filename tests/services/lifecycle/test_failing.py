@@ -83,6 +83,7 @@ def test_a_job_that_failures_of_others_ended_too_often_waits_for_a_person(retrie
     )  # fmt: skip
     last = [r.event for r in world.records if isinstance(r.event, JobRequeued)][-1]
     assert (last.held, last.category, last.avoid) == (True, FailureCategory.NODE, ("n1",))
+    assert job.not_before is None, "resumed, it has nothing to wait for"
     assert not world.cluster.wanted
     lines = (world.cluster.queue, world.cluster.later, world.cluster.admitted)
     assert [line.groups() for line in lines] == [[], [], []]

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from events.base import JobId, Recorded, RunId, job_id_of
 from events.job import (
     ConsolidationProposed,
@@ -43,7 +45,8 @@ def _earmarked(books: Books, recorded: Recorded, e: GpusEarmarked) -> None:
         books.find(recorded, "set aside for who waits", f"{e.job_id} is not admitted")
     if e.until is not None and e.victims:
         books.find(recorded, "kept, not taken", f"{e.victims} are to end for what {e.job_id} had")
-    for message in gang_faults(books, job.spec, e.shares, e.ranks, books.decided_at, part=e.until is not None):
+    asked = job.spec if e.until is None else replace(job.spec, min_gpus=1)  # of what is kept, a part will do
+    for message in gang_faults(books, asked, e.shares, e.ranks, books.decided_at):
         books.find(recorded, "whole gang", f"earmark of {e.job_id}: {message}")
     for run_id in e.victims:
         _claim(books, recorded, e, run_id)

@@ -8,21 +8,14 @@ from projections.cluster.audit.books import Books, NodeBook
 
 
 def gang_faults(
-    books: Books,
-    spec: JobSpec,
-    shares: tuple[NodeShare, ...],
-    ranks: tuple[int, ...],
-    as_of: Position,
-    *,
-    part: bool = False,
+    books: Books, spec: JobSpec, shares: tuple[NodeShare, ...], ranks: tuple[int, ...], as_of: Position
 ) -> Iterator[str]:
     """Sentences: too few GPUs or too many, another shape, another type, a node that was not to be used, ranks twice.
 
-    `as_of`: what was decided on. A node that was described anew since is not judged by its new words. `part`: it need not be
-    the whole gang.
+    `as_of`: what was decided on. A node that was described anew since is not judged by its new words.
     """
     sizes = [share.slots.bit_count() for share in shares]
-    least = 1 if part else spec.min_gpus if 0 < spec.min_gpus < spec.gpus else spec.gpus
+    least = spec.min_gpus if 0 < spec.min_gpus < spec.gpus else spec.gpus
     if not least <= sum(sizes) <= spec.gpus or not all(sizes):
         asked = spec.gpus if least == spec.gpus else f"{least} to {spec.gpus}"
         yield f"{sum(sizes)} GPUs in shares of {sizes}, asked were {asked}"

@@ -80,8 +80,13 @@ class Chapters:
         return chapter_of(self.chain.position) or 1
 
     async def restore(self, reader: Reader, *, log_id: str, to: Position, end: Position) -> None:
-        """The digest reaches `to`: from where it was saved, or from the beginning of a log that it was not saved of."""
-        self.chain = self._kept(log_id, end)
+        """The digest reaches `to`: from where it was saved, or from the beginning of a log that it was not saved of.
+
+        Raises `Unknown`.
+        """
+        kept = self._kept(log_id)
+        if START < kept.position <= end and await _holds(reader, kept):
+            self.chain = kept
         if self.chain.position >= to:
             return
         logger.info("chain_read_on", after=self.chain.position, to=to)
@@ -151,14 +156,12 @@ class Chapters:
                     if asked.chapter < e.chapter and not asked.rolled.done():
                         asked.rolled.set_result(Rolled(e.previous, recorded.position, gap_s))
 
-    def _kept(self, log_id: str, end: Position) -> Chain:
+    def _kept(self, log_id: str) -> Chain:
         try:
             kept = msgspec.msgpack.decode(self._path.read_bytes(), type=Kept) if self._path is not None else None
         except (FileNotFoundError, msgspec.MsgspecError):
             kept = None
-        if kept is None or kept.log_id != log_id or kept.chain.position > end:
-            return Chain()
-        return kept.chain
+        return kept.chain if kept is not None and kept.log_id == log_id else Chain()
 
     def _save(self, path: Path, kept: Kept) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -168,3 +171,9 @@ class Chapters:
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(path)
+
+
+async def _holds(reader: Reader, chain: Chain) -> bool:
+    """Whether the log has what the chain ends with: one that was put back from a copy has another there, stored later."""
+    record = await reader.read(chain.position)
+    return record is not None and record.at <= chain.at

@@ -9,11 +9,13 @@ from pathlib import Path
 import msgspec
 import pytest
 import structlog.testing
+from msgspec.structs import replace
 
 from events.ask import RollAnswer, RollAsk
 from events.base import START, Position, Recorded, chapter_of, position_of
 from events.chain import Chain, extended, follows
 from events.chapter import ChapterClosed, ChapterOpened, RollCause
+from events.codec import EPOCH
 from events.head import LeadershipTaken, RoundDecided
 from events.job import JobPlaced, JobSubmitted
 from events.log.append import JetStreamLog
@@ -28,7 +30,7 @@ from runtime.clock import ManualClock
 from runtime.embedded.nats import EmbeddedNats
 from runtime.nats import Connection
 from services.control.answers import answering_roll
-from services.control.chapters import FILE, SAVE_EVERY_S, Chapters, Limits
+from services.control.chapters import FILE, SAVE_EVERY_S, Chapters, Kept, Limits
 from services.control.leader import ControlPlane, Name
 from tests.events.log.rigs import read_to, wired
 from tests.fixtures.waiting import until
@@ -280,11 +282,16 @@ async def test_the_digest_is_kept(memory: Cell, tmp_path: Path) -> None:
     end = await log.end()
     whole = extended(Chain(), log.stretch())
 
+    older = msgspec.msgpack.decode(saved, type=Kept)
+    put_back = msgspec.msgpack.encode(
+        replace(older, chain=replace(older.chain, at=EPOCH, digest=bytes(32)))
+    )  # the log's is another
     for data, log_id, ends in (
         (saved, "memory", end),
         (saved, "other", end),
         (b"x", "memory", end),
-        (saved, "memory", 9),
+        (saved, "memory", position_of(1, 2)),
+        (put_back, "memory", end),
     ):
         (tmp_path / FILE).write_bytes(data)
         restored = Chapters(log, clock, folder=tmp_path)

@@ -34,6 +34,7 @@ from services.api import (
     webhooks,
     why,
 )
+from services.api.age import Aged
 from services.api.limits import BodyLimit, Counted
 from services.api.parts import Here, Parts
 from services.api.schemas import Problem
@@ -84,6 +85,7 @@ def create_app(parts: Parts, tail: Tail) -> FastAPI:
     for module in ROUTES:
         app.include_router(module.router)
     app.add_middleware(BodyLimit)
+    app.add_middleware(Aged, tail=tail, clock=parts.clock)
     app.add_middleware(Counted, registry=here.registry, clock=parts.clock)
     return app
 

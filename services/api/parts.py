@@ -19,6 +19,7 @@ from runtime.clock import Clock
 from runtime.nats import Connection
 from runtime.postgres import ABSENT, AWAY, Pool
 from runtime.postgres import Connection as Session
+from services.api.age import note
 from services.api.costs import Markets
 from services.api.credit_metrics import CreditMetrics
 from services.api.metrics import FleetMetrics, GateMetrics, Gauges
@@ -91,6 +92,7 @@ class Here:
                 conn.transaction(isolation="repeatable_read", readonly=True),
             ):
                 reached = await projection_position.shown(conn)
+                note(reached.position)
                 yield Tables(conn, reached.position)
         except AWAY as error:
             raise trouble(

@@ -4,6 +4,7 @@ import asyncio
 from bisect import bisect_right
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, suppress
+from datetime import datetime
 from typing import Final, cast
 
 from events.base import START, Position, Recorded, Stretch
@@ -52,6 +53,11 @@ class Tail:
                         await moved.wait()
                         continue
                 yield ()
+
+    def since(self, position: Position) -> datetime | None:
+        """When the first record after a position was stored, as far as is kept; None where none is known."""
+        index = bisect_right(self._kept, position, key=lambda recorded: recorded.position)
+        return self._kept[index].at if index < len(self._kept) else None
 
     async def _follow_alone(self, position: Position) -> AsyncGenerator[Stretch, None]:
         """What comes after a position, until what is kept goes on from there."""

@@ -10,13 +10,14 @@ from typing import Any, Final, NamedTuple, Self
 
 import httpx
 
-from services.cli.failure import ExitCode, Failure
+from services.cli.failure import ExitCode, Failure, say
 
 CONNECT_S: Final = 5.0
 ANSWER_S: Final = 40.0  # longer than the API itself waits for the log
 TRIES: Final = 5
 PAUSE_S: Final = 0.2  # after the first try, doubled after each
 AGAIN: Final = frozenset({429, 502, 503})  # it may help to ask again: with the same key nothing is done twice
+BEHIND_MAX_S: Final = 5.0  # that an answer may be old without a word
 API: Final = "/v1"
 
 Json = dict[str, Any]
@@ -43,6 +44,7 @@ class Client:
     def __init__(self, server: Server) -> None:
         self.server = server
         self._now = datetime.fromtimestamp(0, UTC)
+        self._told_of_age = False
         self._http = httpx.Client(
             base_url=server.url,
             timeout=httpx.Timeout(ANSWER_S, connect=CONNECT_S),
@@ -94,6 +96,7 @@ class Client:
                     raise self.unreachable(error) from error
             else:
                 self._note_time(response)
+                self._note_age(response)
                 if response.status_code not in AGAIN or again == TRIES:
                     return self._taken(response, thing)
                 pause_s = max(pause_s, min(5.0, _retry_after_s(response)))
@@ -125,6 +128,14 @@ class Client:
                 response.read()
                 self._taken(response, thing)
             yield response
+
+    def _note_age(self, response: httpx.Response) -> None:
+        """What is shown may lack what has come since; whoever looks at it is told, once."""
+        behind_s = float(response.headers.get("muster-behind") or 0)
+        if behind_s > BEHIND_MAX_S and not self._told_of_age:
+            self._told_of_age = True
+            position = response.headers.get("muster-position", "")
+            say(f"as of position {position}: the tables are {behind_s:.0f} s behind the log; deciding goes on")
 
     def _note_time(self, response: httpx.Response) -> None:
         if date := response.headers.get("date"):

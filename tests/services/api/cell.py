@@ -47,6 +47,7 @@ class Cell:
         self.log = JetStreamLog(system)
         self._head = Position(0)
         self.epoch = NodeEpoch(0)
+        self.projector: asyncio.Task[None] | None = None  # that keeps the tables up
 
     def open_reader(self) -> WireReader:
         """A reader of the log over a connection of its own, with the rights of the API."""
@@ -158,4 +159,6 @@ async def open_cell(nats: EmbeddedNats, system: Connection, dsn: str) -> AsyncIt
         )
         url = await stack.enter_async_context(open_api(parts, host="127.0.0.1", port=0))
         http = await stack.enter_async_context(httpx.AsyncClient(base_url=url, timeout=20.0))
-        yield Cell(nats, system, http, gate)
+        cell = Cell(nats, system, http, gate)
+        cell.projector = projector
+        yield cell

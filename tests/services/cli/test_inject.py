@@ -20,12 +20,11 @@ def data_dir(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("pid", "said"),
-    [(os.getpid(), "takes that in at its next look; muster events -f"), (1 << 22, "when it is started")],
+    ("runs", "said"), [(True, "takes that in at its next look; muster events -f"), (False, "when it is started")]
 )
-def test_what_was_injected_and_what_follows_is_said(data_dir: Path, pid: int, said: str) -> None:
+def test_what_was_injected_and_what_follows_is_said(data_dir: Path, said: str, *, runs: bool) -> None:
     """On stderr: there is no result for a script."""
-    (data_dir / "nodes" / "node-1" / "lock").write_text(f"{pid}\n")
+    (data_dir / "nodes" / "node-1" / "lock").write_text(f"{os.getpid() if runs else 1 << 22}\n")
     argv = ["node", "inject", "node-1", "--signal", "recovery-action", "--gpu", "2", "--data-dir", str(data_dir)]
     done = CliRunner().invoke(app, argv)
     assert (done.exit_code, done.stdout) == (0, "")

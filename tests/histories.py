@@ -319,7 +319,7 @@ class History:
                     self.add(NodeUncordoned(at=self.at, node_id=NodeId(f"n{number}")))
 
     def ail(self) -> None:
-        """A GPU shows a sign, a reset fails, or ranks outlive KILL; perhaps of an earlier life."""
+        """A GPU, or all of a node, shows a sign, a reset fails, or ranks outlive KILL; perhaps of an earlier life."""
         if not self.epochs:
             return
         node_id, epoch, uuids = self.random.choice(self.epochs[-10:])
@@ -334,7 +334,8 @@ class History:
                 self.add(RanksUnkillable(**ids, run_id=run.run_id))
             case _:
                 code = self.random.choice((13, 31, 63, 74, 79, 94, 95, 95, 999))
-                self.add(GpuSignalled(**ids, gpu_uuid=uuid, signal=GpuSignal.XID, code=code))
+                for one in uuids if self.random.random() < 0.3 else (uuid,):
+                    self.add(GpuSignalled(**ids, gpu_uuid=one, signal=GpuSignal.XID, code=code))
 
     def mend(self) -> None:
         """Something is done about a GPU that is out, or about all of a node."""

@@ -241,7 +241,7 @@ def indexes(cluster: Cluster) -> dict[str, object]:
 def test_histories_hold_what_the_laws_are_about() -> None:
     """A law proves nothing over histories in which nothing happens: late and foreign releases, losses, requeues occur."""
     kinds: Counter[str] = Counter()
-    for seed in (*range(40), 58):  # moves are seldom proposed: there they are
+    for seed in (*range(40), 50):  # moves are seldom proposed: there they are
         grown = history(seed, 250)
         kinds += grown.kinds
 

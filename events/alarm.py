@@ -13,8 +13,6 @@ class AlarmCode(StrEnum):
         "network_suspected"  # so many nodes are silent at once that the way to them is doubted: none is given up
     )
     BREAKER = "breaker"  # so much was drained by itself that no more will be
-    ROLLOUT_STOPPED = "rollout_stopped"  # too many nodes were unwell after their agents had been replaced
-    LOG_FULL = "log_full"  # the servers have no room for the log
 
 
 class AlarmEvent(Event, kw_only=True, frozen=True):

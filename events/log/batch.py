@@ -41,6 +41,9 @@ TOO_MANY: Final = 10210
 AGAIN: Final = frozenset(
     {IN_FLIGHT, INCOMPLETE, TOO_MANY, OTHER_STREAM}
 )  # nothing was written, and trying again may help
+FULL: Final = frozenset({10023, 10047, 10077})  # no room, by the server's own reckoning, which it makes at its start
+LOG_FULL: Final = "log_full"
+ROOM_HINT: Final = "Make room on the disks of the NATS servers, then restart them one after the other."
 UNFIT: Final = {
     10174: "Set allow_atomic on the stream.",
     10199: "Set jetstream.limits.batch.max_msgs to 20000 on every server.",
@@ -175,6 +178,8 @@ class Batches:
             raise Conflict(f"The log has moved on: {error}.", code="log_moved") from error
         if code in UNFIT:
             raise Unfit(f"The server refused a batch: {error}.", code="log_unfit", hint=UNFIT[code]) from error
+        if code in FULL:
+            raise Unknown(f"The servers have no room for the log: {error}.", code=LOG_FULL, hint=ROOM_HINT) from error
         if code is not None and code not in AGAIN:
             raise Unknown(f"The server failed: {error}.", code="log_failed") from error
         if last_try and code == IN_FLIGHT:

@@ -113,7 +113,8 @@ class ControlPlane:
             if self._chapters is not None:
                 self._chapters.found_shut()
         except (Conflict, Unknown) as lost:  # what holds is in the log: read on, decide again
-            logger.info("round_dropped", cause=type(lost).__name__, head=self.cluster.head)
+            say = logger.error if lost.code == "log_full" else logger.info
+            say("round_dropped", cause=type(lost).__name__, head=self.cluster.head, code=lost.code, hint=lost.hint)
 
     def _decide(self) -> list[Event]:
         now = self._clock.now()

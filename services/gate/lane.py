@@ -42,6 +42,12 @@ AWAY: Final = Refused(
     message="the log is away; nothing was written",
     hint="try again in a moment, with the same key",
 )
+FULL: Final = Refused(
+    code=RefusalCode.BUSY,
+    message="the servers have no room for the log: nothing is taken until an operator has made some",
+    hint="try again later, with the same key",
+)
+ANSWERS: Final = {"log_away": AWAY, "log_full": FULL}  # to an `Unknown` that is known after all: nothing was written
 NOTHING_SENT: Final = "log_away"  # the code of an `Unknown` that is known after all: nothing was sent
 NO_ANSWER: Final = Refused(
     code=RefusalCode.UNKNOWN,
@@ -209,8 +215,8 @@ class Lane:
     async def _answer_unknown(self, entries: Iterable[Entry], unknown: Unknown) -> None:
         """Answer entries whose append had no answer: by what the log has of it, where that can be told."""
         entries = list(entries)
-        if unknown.code == NOTHING_SENT:  # who waits would only wait for the same
-            _answer_all([*entries, *self._drop_waiting()], AWAY)
+        if (answer := ANSWERS.get(unknown.code)) is not None:  # who waits would only wait for the same
+            _answer_all([*entries, *self._drop_waiting()], answer)
         elif found := await self._found(entries[-1].facts[-1]):
             self._accept(entries, found)
         else:

@@ -31,7 +31,7 @@ class Tick(msgspec.Struct, frozen=True):
     position: Position  # of the last record in the fold
     silent: Mapping[NodeId, float] = {}  # seconds, of the nodes that have been silent for a while
     promised: Mapping[NodeId, float] = {}  # of these: without contact for so long, their agents end what may restart
-    skews: Mapping[NodeId, float] = {}  # seconds that clocks are ahead of ours, of nodes where that seems to have changed
+    skews: Mapping[NodeId, float] = {}  # seconds that clocks are ahead of ours, where that seems to have changed
     words: bool = True  # whether the log is told why jobs wait; a simulation of years, without queues, need not be
 
     def decided(self, event: Event) -> Recorded:

@@ -36,7 +36,9 @@ def up(
     ] = None,
     lost_after_s: Annotated[
         float | None,
-        typer.Option("--lost-after-s", min=3.0, help="Silence after which a node is lost, whatever runs there; kept in the log."),
+        typer.Option(
+            "--lost-after-s", min=3.0, help="Silence after which a node is lost, whatever runs there; kept in the log."
+        ),
     ] = None,
 ) -> None:
     """Run a whole cluster here, in the foreground: NATS, PostgreSQL, control plane, API, and simulated nodes.

@@ -8,15 +8,22 @@ from events.gpu import GpuAction, GpuJudged, GpuRecovered, GpuReturned, Recovery
 from events.job import JobPlaced
 from events.node import NodeJoined
 from events.operator import GpuReturnAsked
-from projections.cluster.audit.books import Books, NodeBook, SickBook, slots_of
+from projections.cluster.audit.books import Books, Gpu, NodeBook, SickBook, slots_of
 
 LEFT_IN_USE: Final = (GpuAction.LOG, GpuAction.RESTART)
 
 
-def _judged(books: Books, _recorded: Recorded, e: GpuJudged) -> None:
-    """The GPU is out, until something helps against all that it was judged for."""
+def _judged(books: Books, recorded: Recorded, e: GpuJudged) -> None:
+    """The GPU is out, until something helps against all that it was judged for; the run that holds it may end by this."""
     node = books.nodes.get(e.node_id)
-    if node is None or node.epoch != e.node_epoch or e.action in LEFT_IN_USE or e.held_back:
+    if node is None or node.epoch != e.node_epoch:
+        return
+    if e.gpu_uuid in node.uuids:
+        holder = books.owners.get(Gpu(e.node_id, node.epoch, node.uuids.index(e.gpu_uuid)))
+        charge = books.credit.charges.get(holder) if holder is not None else None
+        if charge is not None:
+            charge.witnesses.add(recorded.id)
+    if e.action in LEFT_IN_USE or e.held_back:
         return
     before = node.sick.get(e.gpu_uuid)
     helps = frozenset(e.returns_by) & (before.helps if before is not None else frozenset(Recovery))

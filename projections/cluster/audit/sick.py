@@ -21,7 +21,7 @@ def _judged(books: Books, recorded: Recorded, e: GpuJudged) -> None:
     if e.gpu_uuid in node.uuids:
         holder = books.owners.get(Gpu(e.node_id, node.epoch, node.uuids.index(e.gpu_uuid)))
         charge = books.credit.charges.get(holder) if holder is not None else None
-        if charge is not None:
+        if charge is not None and e.action not in (GpuAction.LOG, GpuAction.DRAIN):  # which stop nothing
             charge.witnesses.add(recorded.id)
     if e.action in LEFT_IN_USE or e.held_back:
         return

@@ -12,6 +12,8 @@ from events.fleet import DrainCause, NodeDrainBegun, NodeDrained, NodeDrainEnded
 from events.job import HoldCode, RunStopping, StopCause
 from events.operator import MaintenanceCancelled, MaintenancePlanned, NodeDrainAsked, NodeUndrainAsked
 from projections.cluster.fitness import LEAD, Fitness
+from projections.cluster.snapshot import dump, load
+from projections.cluster.state import Cluster
 from services.health import drains
 from services.health.drains import DECIDED_MAX
 from tests.clusters import World, names
@@ -295,7 +297,15 @@ def test_whatever_is_said_rounds_come_to_rest_and_windows_find_nodes_empty(words
         if inside and before.closed and world.cluster.nodes[N1].held:
             assert all(run.stopping is not None for run in world.cluster.runs.values())
         assert not any(window.ends <= world.at for window in now.windows)
+        made_anew = load(dump(world.cluster), log_id="test")
+        assert made_anew is not None
+        assert looked_up(world.cluster) == looked_up(made_anew)
     world.assert_sound()
+
+
+def looked_up(cluster: Cluster) -> list[object]:
+    """What health finds drains through."""
+    return [set(cluster.cases), list(cluster.windows.line(None)), list(cluster.deadlines.line(None))]
 
 
 def say(world: World, word: str, one: int, other: int, number: int) -> None:

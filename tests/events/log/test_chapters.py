@@ -60,8 +60,9 @@ async def test_a_chapter_is_closed_and_the_next_goes_on(rig: Rig) -> None:
     assert await rig.reader.end() == after
 
 
-async def test_following_goes_from_chapter_to_chapter(rig: Rig) -> None:
-    """From any position, whether the next chapter was there when reading began or opens meanwhile; empty ones too."""
+async def test_following_goes_from_chapter_to_chapter(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once, from any position, whether the next was there when reading began or opens meanwhile; empty ones too."""
+    monkeypatch.setattr("events.log.follow.STANDING_EVERY_S", 60.0)
     async with asyncio.timeout(20), aclosing(following(rig.reader, FIRST)) as stretches:
         await rig.log.record([started("j1-1")])
         await rig.roll()

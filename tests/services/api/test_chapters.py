@@ -79,7 +79,8 @@ async def test_what_reads_the_log_reads_all_of_its_chapters(cell: Cell, postgres
     documents = (await cell.http.get(f"/v1/jobs/{first['job_id']}")).json()
     assert documents["state"] == "running"
     assert (await cell.http.get("/readyz")).json()["lag"] == 0
-    records = await read_to(cell.open_reader(), second["position"])
+    reader = cell.open_reader()
+    records = await read_to(reader, second["position"])
     assert [chapter_of(r.position) for r in records if r.subject == "head"] == [1, 2, 2, 3]
     assert [finding for finding in audit(records) if finding.law in {"chapters", "contiguous", "digest"}] == []
     for one in records:
@@ -87,6 +88,7 @@ async def test_what_reads_the_log_reads_all_of_its_chapters(cell: Cell, postgres
         last = max(r.position for r in records if r.at <= one.at)
         assert await last_by(cell.log, by, records[-1].position) == last
     pool = await create_pool(postgres_dsn, name="verify", size_max=2)
-    verified = await verify(cell.open_reader(), pool)
+    verified = await verify(reader, pool)
     await pool.close()
+    reader.close()
     assert verified.same

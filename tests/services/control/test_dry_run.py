@@ -69,7 +69,7 @@ def test_those_that_would_be_stopped_for_it_are_named() -> None:
     world = World({"n1": 8, "n2": 8})
     world.queues(Queue(name=TeamId("t")), Queue(name=TeamId("other")))
     for node in ("n1", "n2"):
-        world.put(world.submit(f"on-{node}", 8, team="other"), **{node: 8})
+        world.start(world.put(world.submit(f"on-{node}", 8, team="other"), **{node: 8}))
     world.wait(3_600)
     would = tried(world, 8)
     assert (would.outcome, would.code, len(would.preempts)) == (Outcome.PREEMPTS, HoldCode.WAITS_FOR_PREEMPTED, 1)

@@ -64,6 +64,12 @@ ORDER BY coalesce(run.started_at, run.placed_at) + make_interval(secs => job.max
 CLOCKS: Final = """
 SELECT coalesce(min(ahead_s), 0), coalesce(max(ahead_s), 0) FROM live.node_view WHERE state <> 'lost'
 """
+STANDINGS: Final = """
+SELECT state, CASE WHEN retired_at IS NOT NULL THEN 'retired' WHEN drain->>'done_at' IS NOT NULL THEN 'drained'
+                   WHEN drain IS NOT NULL THEN 'draining' WHEN cordoned_at IS NOT NULL THEN 'cordoned' ELSE 'open' END,
+       count(*)
+FROM live.node_view GROUP BY 1, 2 ORDER BY 1, 2
+"""
 EVENTS: Final = (NodeJoined, NodeDescribed, FleetEvent, OperatorEvent)  # that this table shows
 DRAINING: Final = get_args(DrainWord)
 PAGE_MAX: Final = 20_000
@@ -278,6 +284,11 @@ async def node(db: Pool | Connection, node_id: str) -> Node | None:
 async def held_on(db: Pool | Connection, node_id: str) -> list[Held]:
     """The runs that hold GPUs of a node, those first that end first by what they declared."""
     return [Held(*record) for record in await db.fetch(HELD_ON, node_id)]
+
+
+async def standings(db: Connection) -> dict[tuple[str, str], int]:
+    """Nodes by their state and by what keeps new work from them: open, cordoned, draining, drained or retired."""
+    return {(state, standing): nodes for state, standing, nodes in await db.fetch(STANDINGS)}
 
 
 async def clocks(db: Connection) -> tuple[float, float]:

@@ -61,7 +61,8 @@ class Fleet(NamedTuple):
     sick: dict[tuple[str, str], int]  # GPUs that are out, by type and action
     raised: list[str]  # codes of alarms
     failed: dict[str, int]  # runs, by whose failure their end was
-    clocks: tuple[float, float] = (0.0, 0.0)  # of nodes: seconds that the last and the first are ahead of ours
+    clocks: tuple[float, float]  # of nodes: seconds that the last and the first are ahead of ours
+    nodes: dict[tuple[str, str], int]  # by state, and what keeps new work from them
 
 
 async def fleet_of(db: Connection) -> Fleet:
@@ -76,6 +77,7 @@ async def fleet_of(db: Connection) -> Fleet:
         raised=[alarm.code for alarm in await alarm_view.alarms(db, raised=True)],
         failed=await run_view.failed(db),
         clocks=await node_view.clocks(db),
+        nodes=await node_view.standings(db),
     )
 
 
@@ -141,7 +143,12 @@ def _health(shown: Fleet) -> Iterator[Metric]:
     )
     for of, ahead_s in zip(("least", "most"), shown.clocks, strict=True):
         clocks.add_metric((of,), ahead_s)
-    yield from (sick, alarms, clocks)
+    nodes = GaugeMetricFamily(
+        "muster_nodes", "Nodes, by whether they are heard, and by what keeps new work from them.", labels=("state", "standing")
+    )  # fmt: skip
+    for labels, number in sorted(shown.nodes.items()):
+        nodes.add_metric(labels, number)
+    yield from (sick, alarms, clocks, nodes)
 
 
 def _failures(shown: Fleet) -> Iterator[Metric]:

@@ -48,6 +48,9 @@ async def test_a_node_is_drained_and_says_what_it_waits_for(cell: Cell) -> None:
     (listed,) = (await cell.get("/v1/nodes", min_position=done))["nodes"]
     assert (listed["standing"], listed["drain"]["drained_at"] is not None) == ("drained", True)
 
+    metrics = (await cell.http.get("/metrics")).text
+    assert 'muster_nodes{standing="drained",state="up"} 1.0' in metrics
+
     back = await post(cell, "/undrain", nodes=[NODE], reason="mended")
     assert isinstance(await last_word(cell), NodeUndrainAsked)
     node = await cell.get(f"/v1/nodes/{NODE}", min_position=back["position"])

@@ -42,8 +42,9 @@ def test_what_the_tables_show_is_told_while_they_can_be_read() -> None:
     kept = Kept({**dict.fromkeys(Outcome, 0), "kept": 3, "late": 1, "open": 2}, {"node": 4})
     red = QueueRow(TeamId("red"), running=2, gpus_waiting=7, used={"a100": 1, "h100": 8}, borrowed=5)
     metrics.shown = Fleet(
-        [red], kept, Evicted(6, 90.5), Evicted(1, 0.0), 40, {("h100", "reset"): 3}, ["breaker"], {}, (-4.5, 60.0)
-    )
+        [red], kept, Evicted(6, 90.5), Evicted(1, 0.0), 40, {("h100", "reset"): 3}, ["breaker"], {}, (-4.5, 60.0),
+        {("up", "draining"): 2},
+    )  # fmt: skip
     told = generate_latest(registry).decode()
     for line in (
         "muster_promises_total 6.0",
@@ -53,9 +54,10 @@ def test_what_the_tables_show_is_told_while_they_can_be_read() -> None:
         'muster_evictions_total{kind="preempted"} 6.0',
         'muster_evictions_lost_gpu_seconds_total{kind="preempted"} 90.5',
         "muster_gpus_earmarked 40.0",
+        'muster_nodes{standing="draining",state="up"} 2.0',
         'muster_gpus_sick{action="reset",gpu_type="h100"} 3.0',
         'muster_alarms{code="breaker"} 1.0',
-        'muster_alarms{code="rollout_stopped"} 0.0',
+        'muster_alarms{code="network_suspected"} 0.0',
         'muster_node_clock_ahead_seconds{of="least"} -4.5',
         'muster_node_clock_ahead_seconds{of="most"} 60.0',
         'muster_queue_gpus_used{gpu_type="a100",queue="red"} 1.0',

@@ -108,7 +108,7 @@ def test_at_the_deadline_what_runs_is_stopped_and_moved() -> None:
 def test_a_lost_node_holds_nothing_and_a_new_life_has_to_be_clean_again() -> None:
     """What was there may run still: only what its agent finds clean counts as gone."""
     world = World({"n1": 8})
-    job = running(world, 4)
+    running(world, 4)
     drain(world)
     assert "NodeDrained" in names([*world.round({N1: 10_000.0}), *world.rounds()])
     world.join("n1", 8, clean=False)

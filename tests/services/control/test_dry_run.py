@@ -69,8 +69,8 @@ def test_those_that_would_be_stopped_for_it_are_named() -> None:
     world = World({"n1": 8, "n2": 8})
     world.queues(Queue(name=TeamId("t")), Queue(name=TeamId("other")))
     for node in ("n1", "n2"):
-        world.start(world.put(world.submit(f"on-{node}", 8, team="other"), **{node: 8}))
-    world.wait(3_600)
+        world.put(world.submit(f"on-{node}", 8, team="other"), **{node: 8})
+    world.wait(120)
     would = tried(world, 8)
     assert (would.outcome, would.code, len(would.preempts)) == (Outcome.PREEMPTS, HoldCode.WAITS_FOR_PREEMPTED, 1)
     assert would.preempts[0] in {"on-n1", "on-n2"}

@@ -180,7 +180,7 @@ async def test_a_node_that_falls_silent_is_suspected_then_lost_and_its_run_goes_
     async with memory.plane("a", Hint(held=True), clock=clock) as (plane, _):
         await memory.join("n1", 1)
         await until(lambda: plane.leading)
-        await memory.gate.record([PolicySet(at=CLOCK.now(), suspect_after_s=4, lost_after_s=8)])
+        await memory.gate.record([PolicySet(at=CLOCK.now(), suspect_after_s=4, lost_after_s=8, lost_most_s=8)])
         job = await memory.submit("job", 1)
         await until(lambda: memory.placed(job))
         await memory.join("n2", 1)

@@ -67,6 +67,7 @@ def test_where_only_that_node_could_hold_it_it_goes_back(leaves: str) -> None:
         world.add(NodeLost(at=world.at, node_id=NodeId("n2"), node_epoch=epoch, silent_s=100))
     world.wait(1)
     world.rounds()
+    assert world.cluster.jobs[J].attempt == 2
     assert world.placed["j"] == [("n1", 8)]
 
 
@@ -100,6 +101,7 @@ def test_zero_seconds_is_never() -> None:
     world = failed({"n1": 8, "n2": 8}, avoid_s=0)
     world.wait(1)
     world.rounds()
+    assert world.cluster.jobs[J].attempt == 2
     assert world.placed["j"] == [("n1", 8)]
 
 

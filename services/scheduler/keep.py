@@ -97,7 +97,7 @@ class Keeper:
         return Standing(self.cluster, self._tick.at)
 
     def _may(self, job: Job, run: Run) -> bool:
-        """Whether the job will wait again, and its team is entitled to what it has once the run is over."""
+        """Whether the job will wait again, and its team may have as much: by its entitlement and its limits."""
         if job.cancel or self.cluster.tree.stopped(job.team):
             return False
         if run.stopping is not StopCause.DRAIN and job.failures_infrastructure >= job.spec.retries_infrastructure:
@@ -105,6 +105,7 @@ class Keeper:
         standing = self._standing
         standing.give(run.team, run.gpu_type, run.gpus, rank=run.rank, preemptible=run.preemptible)
         within = standing.within(run.team, run.gpu_type, run.gpus, rank=run.rank)
+        within = within and not standing.short(run.team, run.gpu_type, run.gpus)
         standing.give(run.team, run.gpu_type, -run.gpus, rank=run.rank, preemptible=run.preemptible)
         return within
 
@@ -178,7 +179,8 @@ class Keeper:
             for asked in _replacements(shape, nodes, lost):
                 if (found := _all_of(others.fork(), asked)) is not None:
                     return tuple(sorted((*has, *found), key=lambda share: share.node_id))
-        anew = place(room, shape._replace(gpu_types=(nodes[0].gpu_type,)))
+        most = max(_gpus(had), least(shape).gpus)  # as was asked for of limits
+        anew = place(room, shape._replace(gpu_types=(nodes[0].gpu_type,)), most=most)
         return anew.shares if isinstance(anew, Placement) else None
 
     def _room(self, job: Job, has: Shares) -> Room:

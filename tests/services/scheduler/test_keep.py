@@ -192,6 +192,19 @@ def test_a_limit_that_holds_the_gang_once_holds_what_is_kept() -> None:
     world.assert_sound()
 
 
+def test_a_limit_that_is_lowered_ends_it_for_good() -> None:
+    """It is given up once, and not kept again in the next round."""
+    world = running(World(THREE))
+    lose(world)
+    assert kept(world)
+    world.queues(Queue(name=TeamId("t"), bounds=(Bounds(limit=8),)))
+    assert dropped(world.round()) == [EarmarkCause.CHANGED]
+    assert not kept(world)
+    assert not dropped(world.rounds())
+    assert not kept(world)
+    world.assert_sound()
+
+
 def test_a_team_beyond_its_entitlement_keeps_nothing() -> None:
     """Keeping its place is no way around the shares: what it borrowed is another's by now."""
     world = World({"n1": 8, "n2": 8, "n3": 8, "n4": 8})

@@ -192,12 +192,13 @@ def test_a_limit_that_holds_the_gang_once_holds_what_is_kept() -> None:
     world.assert_sound()
 
 
-def test_a_limit_that_is_lowered_ends_it_for_good() -> None:
+@pytest.mark.parametrize("queue", [{"bounds": (Bounds(limit=8),)}, {"running_max": 0}], ids=["gpus", "jobs"])
+def test_a_limit_that_is_lowered_ends_it_for_good(queue: dict[str, Any]) -> None:
     """It is given up once, and not kept again in the next round."""
     world = running(World(THREE))
     lose(world)
     assert kept(world)
-    world.queues(Queue(name=TeamId("t"), bounds=(Bounds(limit=8),)))
+    world.queues(Queue(name=TeamId("t"), **queue))
     assert dropped(world.round()) == [EarmarkCause.CHANGED]
     assert not kept(world)
     assert not dropped(world.rounds())

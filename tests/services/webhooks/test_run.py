@@ -7,9 +7,10 @@ from datetime import timedelta
 import structlog.testing
 
 from events.base import START, Position, Recorded, sequence_of
+from events.chain import Chain, extended
 from events.head import LogFounded
 from events.log.memory import MemoryLog
-from events.log.port import Unknown
+from events.log.port import Roll, Unknown
 from projections.tables.rebuild import rebuild
 from runtime.fault import Fault
 from services.main.parts import first_of, sending
@@ -47,6 +48,31 @@ async def test_what_an_endpoint_wants_is_delivered_once(sender: Sender, receiver
         await sender.submit()
         await sender.settled(3)
     assert len(receiver.received) == 3
+
+
+async def test_deliveries_go_on_from_chapter_to_chapter(sender: Sender, receiver: Receiver) -> None:
+    """While the part runs, and where it starts again between two chapters; each event once, also those of the log itself."""
+    wanted = Wanted(("musterbook.job.submitted.v1", "musterbook.log.chapter_opened.v1"))
+    await sender.endpoint(receiver.url, wanted)
+
+    async def roll() -> None:
+        chain = Chain()
+        while stretch := sender.log.stretch(chain.position):
+            chain = extended(chain, stretch)
+        await sender.log.roll(chain, Roll(log_id="x", at=sender.clock.now()))
+
+    async with sender.running():
+        ids = await sender.submit()
+        await sender.settled(1)
+        await roll()
+        ids += await sender.submit()
+        await sender.settled(3)
+    await roll()
+    ids += await sender.submit()
+    async with sender.running():
+        await sender.settled(5)
+    assert sorted(one for one in receiver.ids if "opened" not in one) == sorted(ids)
+    assert len(set(receiver.ids)) == len(receiver.ids) == 5
 
 
 async def test_what_fails_is_tried_again_when_it_is_time(sender: Sender, receiver: Receiver) -> None:

@@ -101,7 +101,7 @@ class Verdict(NamedTuple):
 
 TABLE: Final = (  # the first line that holds
     Row(
-        lambda seen: seen.ended_by(EndReason.TIME_LIMIT),
+        lambda seen: seen.ended_by(EndReason.TIME_LIMIT) or seen.run.stopping is StopCause.TIME_LIMIT,
         StopCause.TIME_LIMIT,
         FailureCategory.TIME_LIMIT,
         lambda seen: seen.failed_on,

@@ -9,6 +9,8 @@ from datetime import datetime, timedelta
 from heapq import heappop, heappush
 from typing import Any, Final, NamedTuple
 
+from msgspec.structs import replace
+
 from events.base import (
     START,
     Event,
@@ -44,6 +46,7 @@ from events.job import (
 from events.node import EndReason, GpusFoundClean, GpusReleased, NodeJoined, ShareEnded
 from events.policy import JobOrder, Overrun
 from projections.cluster.evolve import evolve
+from projections.cluster.index import put_run
 from projections.cluster.job import Run
 from projections.cluster.state import Cluster
 from projections.cluster.tick import Tick
@@ -144,6 +147,7 @@ class Simulation:
             if job.not_before is not None:
                 self._wake(self._us(job.not_before))
             return
+        self._start(run)
         started_us = life.started_us = life.started_last_us = self._us(run.started_at or run.placed_at)
         self._used += run.gpus
         stopping = run.stopping is not None
@@ -254,8 +258,13 @@ class Simulation:
             case _:
                 pass
 
+    def _start(self, run: Run) -> None:
+        """Agents here start what they are told at once, and need not say so: no start is late."""
+        put_run(self.cluster, replace(run, starts_by=None))
+
     def _placed(self, event: JobPlaced, life: Life) -> None:
         run = self.cluster.runs[event.run_id]
+        self._start(run)
         self._wait(life, -1)
         self._used += run.gpus
         life.started_last_us = self.now_us

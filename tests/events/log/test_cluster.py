@@ -2,17 +2,20 @@
 
 import asyncio
 from collections.abc import Sized
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 
 import pytest
 
-from events.base import START, Position, Recorded
+from events.base import START, Position, Recorded, chapter_of
+from events.chain import Chain, extended
+from events.chapter import ChapterOpened
 from events.head import RoundDecided
 from events.log.append import JetStreamLog
-from events.log.port import Conflict, Unknown
+from events.log.port import Conflict, Roll, Unknown
 from events.log.streams import StreamSettings, found
+from projections.cluster.audit.audit import audit
 from runtime.embedded.nats_cluster import NatsCluster
 from tests.events.log.rigs import NOW, connected, decided, read_to, started, wired
 from tests.fixtures.waiting import until
@@ -113,6 +116,59 @@ async def test_a_cluster_in_trouble_loses_and_doubles_nothing(nats_cluster: Nats
     _assert_kept(books, records)
     _assert_fenced(records)
     assert books.conflicts > 0
+
+
+async def test_chapters_are_closed_while_a_cluster_is_in_trouble(nats_cluster: NatsCluster) -> None:
+    """The stream's leader steps down, or is killed, in the middle of it; two write, and each fact is where it was told."""
+    books = Books()
+    async with AsyncExitStack() as stack:
+        login = nats_cluster.login("system")
+        await found(await connected(login, stack), StreamSettings(replicas=3))
+        logs = [JetStreamLog(await connected(login, stack)) for _ in range(3)]
+        async with asyncio.timeout(150), asyncio.TaskGroup() as group:
+            for n, log in enumerate(logs[1:]):
+                group.create_task(record(log, f"w{n}", books))
+            for chapter in range(1, 5):
+                target = len(books.recorded) + 20
+                await until(partial(_holds, books.recorded, target), within_s=60)
+                await _roll_in_trouble(nats_cluster, logs[0], chapter)
+            books.stop = True
+        end = await logs[0].end()
+        records = await read_to(logs[0], end)
+        assert await read_to(wired(login, stack), end) == records
+
+    assert [chapter_of(r.position) for r in records if isinstance(r.event, ChapterOpened)] == [2, 3, 4, 5]
+    assert [finding for finding in audit(records) if finding.law in {"contiguous", "chapters", "digest", "time"}] == []
+    by_position = {r.position: r.event for r in records}
+    for position, name in books.recorded.items():
+        assert getattr(by_position[position], "run_id", "") == name
+    runs = [r.event for r in records if r.subject == "node.node-1"]
+    assert len(set(runs)) == len(runs)
+
+
+async def _roll_in_trouble(cluster: NatsCluster, log: JetStreamLog, chapter: int) -> None:
+    """The next chapter is open; whoever led the stream of this one lost that meanwhile."""
+    stream = f"EVENTS_{chapter:04d}"
+    rolling = asyncio.create_task(_rolled(log, chapter))
+    leader = await cluster.leader(stream)
+    if chapter < 4:
+        await cluster.step_down(stream)
+    else:
+        cluster.kill(leader)
+    await rolling
+    if chapter == 4:
+        await cluster.restart(leader)
+
+
+async def _rolled(log: JetStreamLog, chapter: int) -> None:
+    """The chapter is closed, however often it must be tried."""
+    while True:
+        with suppress(Unknown):
+            chain = Chain()
+            for recorded in await read_to(log, await log.end()):
+                chain = extended(chain, (recorded,)) if chapter_of(recorded.position) <= chapter else chain
+            await log.roll(chain, Roll(log_id="x", at=NOW))
+            return
 
 
 def _assert_kept(books: Books, records: list[Recorded]) -> None:

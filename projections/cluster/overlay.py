@@ -2,6 +2,7 @@
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, MutableMapping
+from collections.abc import Set as AbstractSet
 from typing import Generic, TypeVar, cast, overload
 
 from sortedcontainers import SortedDict
@@ -188,6 +189,15 @@ class Buckets(Generic[K]):
         if not names:
             del self._lists[key]
             self._own.discard(key)
+
+    def without(self, names: AbstractSet[str]) -> "Buckets[K]":
+        """Buckets that start as these, less some names: many at once."""
+        left: Buckets[K] = Buckets()
+        left._lists = {
+            key: kept for key, bucket in self._lists.items() if (kept := [name for name in bucket if name not in names])
+        }
+        left._own = set(left._lists)
+        return left
 
     def groups(self) -> list[K]:
         """The buckets that are not empty; in no promised order."""

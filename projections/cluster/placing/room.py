@@ -137,6 +137,17 @@ class Room:
                 free = self.free(node)
                 self._set(node, free, free & ~share.slots)
 
+    def close(self, shares: Iterable[NodeShare]) -> None:
+        """There is nothing to give on the nodes of these shares, which are all of them: as `reserve`, for many at once."""
+        closed = set[str]()
+        for share in shares:
+            self._kept[share.node_id] = self._kept.get(share.node_id, 0) | share.slots
+            self._now[share.node_id] = 0
+            closed.add(share.node_id)
+        self.pools, self._whole = self.pools.without(closed), self._whole.without(closed)
+        self._preferred = sorted(self.pools.groups(), key=PREFERRED[self.policy])
+        self._racks = {}
+
     def kept(self, node: Node) -> Slots:
         """The slots of a node that are reserved here, free or not."""
         return self._kept.get(node.node_id, 0)

@@ -63,9 +63,9 @@ class Windows:
         """The room, with nothing to give on the nodes that are closed to a class."""
         if not class_:
             return room
-        less = room.fork()
         last = self._starts[class_ - 1]
-        less.reserve(chain.from_iterable(closed.shares for closed in self.closed if closed.starts <= last))
+        less = room.fork()
+        less.close(chain.from_iterable(closed.shares for closed in self.closed if closed.starts <= last))
         return less
 
     @cached_property

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from events.base import JobId, NodeId
 from events.fleet import DrainCause, NodeDrainBegun, NodeDrained, NodeDrainEnded, NodeRetired
+from events.gpu import GpuSignal, GpuSignalled
 from events.job import HoldCode, RunStopping, StopCause
 from events.operator import MaintenanceCancelled, MaintenancePlanned, NodeDrainAsked, NodeUndrainAsked
 from projections.cluster.fitness import LEAD, Fitness
@@ -333,3 +334,15 @@ def say(world: World, word: str, one: int, other: int, number: int) -> None:
             world.join("n1", 8)
         case _:
             pass
+
+
+def test_a_node_that_is_looked_at_for_another_reason_is_not_called_drained() -> None:
+    """A sign on a GPU of it waits for its verdict; a run holds it still."""
+    world = World({"n1": 8})
+    running(world, 4)
+    drain(world)
+    node = world.cluster.nodes[N1]
+    sign = {"gpu_uuid": node.uuids[7], "signal": GpuSignal.XID, "code": 13, "source": "kernel"}
+    world.add(GpuSignalled(at=world.at, node_id=N1, node_epoch=node.epoch, **sign))
+    assert list(world.cluster.cases) == [N1]
+    assert drains.decide(world.cluster, world.tick()) == []

@@ -2,6 +2,9 @@
 
 from datetime import timedelta
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from events.base import NodeEpoch, NodeId, SlotMask
 from events.job import JobSpec, NodeShare
 from events.operator import MaintenancePlanned, NodeDrainAsked
@@ -68,3 +71,31 @@ def test_without_maintenance_nothing_is_looked_at() -> None:
     assert windows.class_of(world.at + 10_000 * HOUR) == 0
     assert windows.without(room, 0) is room
     assert "closed" not in vars(windows)
+
+
+@given(st.sets(st.integers(0, 7)), st.sets(st.integers(0, 7)), st.lists(st.integers(1, 20), max_size=4))
+def test_nodes_that_are_closed_are_reserved_all_at_once(taken: set[int], gone: set[int], sizes: list[int]) -> None:
+    """Law: whatever was given away before, and is looked for then."""
+    world = World({f"n{index}": 4 + 4 * (index % 2) for index in range(8)})
+    nodes = [world.cluster.nodes[NodeId(f"n{index}")] for index in range(8)]
+    room = Room(world.cluster)
+    room.take(NodeShare(nodes[index].node_id, nodes[index].epoch, SlotMask(1)) for index in sorted(taken))
+    closed = [NodeShare(nodes[i].node_id, nodes[i].epoch, SlotMask(nodes[i].pool)) for i in sorted(gone)]
+    one, other = room.fork(), room.fork()
+    one.reserve(closed)
+    other.close(closed)
+
+    for looked_in in (one, other):
+        looked_in.give([NodeShare(node.node_id, node.epoch, SlotMask(1)) for node in nodes])
+
+    for node in nodes:
+        assert one.free(node) == other.free(node)
+    for gpus in sizes:
+        found = place(one, Shape(gpus))
+        assert place(other, Shape(gpus)) == found
+        if not isinstance(found, Misfit):
+            one.take(found.shares)
+            other.take(found.shares)
+    assert {p: one.pools.names(p) for p in one.pools.groups()} == {
+        p: other.pools.names(p) for p in other.pools.groups()
+    }

@@ -125,7 +125,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def drain(self) -> None:
         """Every task of every process has ended, in good order, so that nothing is left behind a finished world."""
         for process in self.processes:
-            process.state = State.RUNNING
+            process.state, process.fuse = State.RUNNING, 0
             self.put_back(process)
         for _ in range(DRAINED_MAX):
             left = asyncio.all_tasks(self)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -18,7 +19,7 @@ from tests.clusters import World, names
 N1 = NodeId("n1")
 
 
-def running(**spec: object) -> World:
+def running(**spec: Any) -> World:
     """One node whose 8 GPUs a job has used for 300 s; it was heard last now."""
     world = World({"n1": 8, "n2": 8, "n3": 8, "n4": 8})
     world.start(world.put(world.submit("job", 8, **spec), n1=8))
@@ -96,7 +97,7 @@ def test_returning_before_it_is_lost_costs_nothing() -> None:
 # The network
 
 
-def crowd(nodes: int, **policy: object) -> World:
+def crowd(nodes: int, **policy: Any) -> World:
     """Idle nodes."""
     world = World({f"n{n}": 1 for n in range(nodes)})
     world.policy(**policy)

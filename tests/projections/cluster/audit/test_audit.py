@@ -7,6 +7,7 @@ from typing import Final
 import pytest
 from msgspec.structs import replace
 
+from events.alarm import AlarmCode, AlarmRaised
 from events.base import (
     START,
     GpuUuid,
@@ -54,7 +55,9 @@ def test_a_good_log_breaks_no_law() -> None:
     book.add(JobResumeAsked(at=AT, team=TEAM, job_id=two))
     book.decide(admitted(two))
     unwanted = book.submit("unwanted", 1)
-    book.decide(JobCancelled(at=AT, team=TEAM, job_id=unwanted))
+    book.decide(
+        JobCancelled(at=AT, team=TEAM, job_id=unwanted), AlarmRaised(at=AT, code=AlarmCode.BREAKER, message="m")
+    )
 
     assert audit(book.records) == []
 

@@ -5,6 +5,7 @@ renewal that was confirmed; another takes over when it has seen one revision unc
 """
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -31,15 +32,24 @@ class Holder(msgspec.Struct, frozen=True):
 
 
 class Lease:
-    """Tries to hold the lease for `instance` while `run` runs. Reading `held` costs nothing and never fails."""
+    """Tries to hold the lease for `instance` while `run` runs and `wanted`. Reading `held` costs nothing, never fails."""
 
-    def __init__(self, connection: Client, *, instance: str, ttl_s: float, clock: Clock) -> None:
+    def __init__(
+        self,
+        connection: Client,
+        *,
+        instance: str,
+        ttl_s: float,
+        clock: Clock,
+        wanted: Callable[[], bool] = lambda: True,
+    ) -> None:
         assert instance
         self._connection = connection
         self._jetstream = connection.jetstream(timeout=ttl_s / RENEWALS)
         self._instance = instance
         self._ttl_s = ttl_s
         self._clock = clock
+        self._wanted = wanted
         self._held_until_s = float("-inf")
         self._holder = ""
         self._revision = 0
@@ -56,7 +66,10 @@ class Lease:
         return self._holder
 
     async def run(self) -> None:
-        """Hold it whenever that can be had, until cancelled; then give it back. Trouble with NATS is waited out."""
+        """Hold it whenever it is wanted and can be had, until cancelled; then give it back.
+
+        Trouble with NATS is waited out.
+        """
         try:
             while True:
                 before = self.held
@@ -70,7 +83,10 @@ class Lease:
                 await self._give_back()
 
     async def _step(self) -> None:
-        """Renew what is ours, else look whether it has become free."""
+        """Renew what is ours, else look whether it has become free. What is ours and no longer wanted is given back."""
+        if not self._wanted():
+            await self._give_back()
+            return
         if self._holder != self._instance or not self._revision:
             await self._look()
         free = not self._holder or self._clock.monotonic() - self._seen_s >= self._ttl_s

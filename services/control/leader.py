@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
-from events.base import Event, Position, Stretch
+from events.base import Event, Position, Stretch, sequence_of
 from events.desired import Heartbeat
 from events.head import LeadershipTaken, RoundDecided
 from events.log.port import Conflict, Log, Shut, Unknown
@@ -60,6 +60,13 @@ class ControlPlane:
     def leading(self) -> bool:
         """Whether the log names us as the leader and the lease is ours."""
         return self._lease.held and self.cluster.leader == self._instance
+
+    def may_lead(self, end: Position) -> bool:
+        """Whether the lease is for us: we have read as far as `end`, and nothing that keeps us from deciding.
+
+        Whoever reads all of a long log anew, or cannot read what a newer version decided, leaves it to one that can go on.
+        """
+        return not self.cluster.unread and (self.cluster.position >= end or not sequence_of(end))
 
     async def run(self, *watchers: Watcher, chapters: Chapters | None = None) -> None:
         """Follow, fold, decide, append; until cancelled. Closes chapters of the log where it is given what does so."""

@@ -142,7 +142,9 @@ async def _control(stop: Stop, *, dispatches: bool) -> None:
         founded = await standing_log(connection, settings)
         snapshots = Snapshots(settings.data_dir / "control", CLOCK, every_s=settings.snapshot_every_s)
         cluster = await snapshots.restore(reader, log_id=founded.log_id, end=founded.end)
-        lease = Lease(connection, instance=instance, ttl_s=settings.lease_s, clock=CLOCK)
+        lease = Lease(
+            connection, instance=instance, ttl_s=settings.lease_s, clock=CLOCK, wanted=lambda: plane.may_lead(founded.end)
+        )
         log = JetStreamLog(connection, settings.cell, source=f"control/{instance}", reader=reader)
         plane = ControlPlane(log, cluster, lease, CLOCK, name=Name(instance, version("musterbook")))
         limits = Limits(settings.chapter_records, settings.chapter_bytes)

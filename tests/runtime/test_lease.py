@@ -107,3 +107,21 @@ async def test_of_many_at_once_one_holds_it(control: Connection) -> None:
     leases = [Lease(control, instance=f"i{n}", ttl_s=TTL_S, clock=ManualClock()) for n in range(8)]
     await asyncio.gather(*(lease._step() for lease in leases))
     assert sum(lease.held for lease in leases) == 1
+
+
+async def test_who_no_longer_wants_it_gives_it_to_the_next_at_once(control: Connection) -> None:
+    """One that must not decide, by what it cannot read, does not keep those from it that can; it may want it again."""
+    wants = True
+    one = Lease(control, instance="one", ttl_s=60, clock=SystemClock(), wanted=lambda: wants)
+    two = Lease(control, instance="two", ttl_s=60, clock=SystemClock())
+    await one._step()
+    await two._step()
+    assert (one.held, two.held) == (True, False)
+    wants = False
+    await one._step()
+    assert not one.held
+    await two._step()
+    assert two.held
+    wants = True
+    await one._step()
+    assert (one.held, one.holder) == (False, "two")

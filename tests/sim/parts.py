@@ -1,9 +1,9 @@
 """The processes of the control plane under test, each with its way to the servers: planes, gates, dispatchers."""
 
 import asyncio
-from contextlib import suppress
+from collections.abc import Coroutine
 from random import Random
-from typing import Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
@@ -19,23 +19,12 @@ from services.dispatcher.service import Dispatcher
 from services.gate.gate import Gate, open_gate
 from services.gate.serve import answer_ask, answer_operator, answer_report
 from tests.sim.clock import SimClock
-from tests.sim.loop import Process, State, VirtualLoop
+from tests.sim.loop import State, VirtualLoop
 from tests.sim.store import SimLog, SimValues, Store
 
 BEAT_EVERY_S: Final = 0.5
 LEASE_S: Final = 4.0
 SNAPSHOT: Final = 0.02  # of the stretches leave a snapshot behind
-
-
-class Part(Protocol):
-    """What can be killed, paused and started again."""
-
-    name: str
-    process: Process
-
-    def start(self) -> None:
-        """It begins, with nothing but what is on its disk."""
-        ...
 
 
 class Leases:
@@ -208,13 +197,8 @@ class GatePart:
         assert self._gate is not None
         return await self._answered(answer_report(self._gate, node_id, payload))
 
-    async def _answered(self, work: object) -> Answer:
-        task = self.process.spawn(work)  # type: ignore[arg-type]
-        try:
-            return DECODE.decode(msgspec.json.encode(await asyncio.shield(task)))
-        finally:
-            with suppress(asyncio.CancelledError):
-                task.cancel()
+    async def _answered(self, work: Coroutine[Any, Any, Answer]) -> Answer:
+        return DECODE.decode(msgspec.json.encode(await asyncio.shield(self.process.spawn(work))))
 
 
 DECODE: Final = msgspec.json.Decoder(Answer)  # type: ignore[var-annotated]

@@ -1,6 +1,6 @@
 """How words on drains change the cluster: the node as it is looked up, and what health knew of it."""
 
-from typing import get_args
+from typing import Any, get_args
 
 from msgspec.structs import replace
 
@@ -62,7 +62,7 @@ def test_processes_that_outlive_kill_are_asked_about_once() -> None:
         world.add(RanksUnkillable(at=world.at, node_id=N1, node_epoch=node.epoch, run_id=run_id))
         assert fitness(world).unkillable == (run_id,)
         if word == "drain":
-            of = {"at": world.at, "node_id": N1, "node_epoch": node.epoch}
+            of: dict[str, Any] = {"at": world.at, "node_id": N1, "node_epoch": node.epoch}
             world.add(NodeDrainBegun(**of, cause=DrainCause.UNKILLABLE))
         else:
             world.add(NodeUndrainAsked(at=world.at, node_id=N1))

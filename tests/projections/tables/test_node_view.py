@@ -94,4 +94,4 @@ async def test_drains_and_windows_are_in_the_table_as_they_are_in_the_fold(pool:
             assert end not in {1, 7, 8} or await node_view.clocks(conn) == clocks
             if end == 8:
                 assert (row.ahead_s, row.patience_s) == (-3.5, 90.0)
-    assert fitness.retired
+    assert cluster.nodes[N1].fitness.retired

@@ -342,7 +342,7 @@ def test_a_node_that_is_looked_at_for_another_reason_is_not_called_drained() -> 
     running(world, 4)
     drain(world)
     node = world.cluster.nodes[N1]
-    sign = {"gpu_uuid": node.uuids[7], "signal": GpuSignal.XID, "code": 13, "source": "kernel"}
+    sign: dict[str, Any] = {"gpu_uuid": node.uuids[7], "signal": GpuSignal.XID, "code": 13, "source": "kernel"}
     world.add(GpuSignalled(at=world.at, node_id=N1, node_epoch=node.epoch, **sign))
     assert list(world.cluster.cases) == [N1]
     assert drains.decide(world.cluster, world.tick()) == []

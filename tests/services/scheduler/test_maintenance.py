@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from events.base import JobId, NodeId
 from events.fleet import NodeDrainBegun
-from events.job import EarmarkDropped, HoldCode, JobPlaced, PromiseMoved, StartPromised
+from events.job import EarmarkDropped, HoldCode, JobPlaced, JobSubmitted, PromiseMoved, StartPromised
 from events.operator import MaintenanceCancelled, MaintenancePlanned, NodeDrainAsked
 from projections.cluster.explain.why import explain
 from projections.cluster.job import JobState, lasts
@@ -26,7 +26,7 @@ def plan(world: World, node: str, starts_s: float, ends_s: float, name: str = "w
 
 def submit(world: World, name: str, gpus: int, hours: float | None = None, **spec: Any) -> JobId:
     """A job that says how long it takes, without graces."""
-    runtime = {"max_runtime_s": int(hours * HOUR_S)} if hours is not None else {}
+    runtime: dict[str, Any] = {"max_runtime_s": int(hours * HOUR_S)} if hours is not None else {}
     return world.submit(name, gpus, stop_grace_s=0, **runtime, **spec)
 
 
@@ -214,7 +214,8 @@ def step(world: World) -> None:
 
 def check(world: World, placed: JobPlaced, before: dict[NodeId, Any]) -> None:
     """Its nodes are open, and its run ends before what is planned there."""
-    spec = next(r.event.spec for r in world.records if getattr(r.event, "key", "") == placed.job_id)
+    asked = (r.event for r in world.records if isinstance(r.event, JobSubmitted))
+    spec = next(event.spec for event in asked if event.job_id == placed.job_id)
     time = lasts(spec)
     for share in placed.shares:
         fitness = before[share.node_id].fitness

@@ -221,8 +221,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def due(self) -> datetime | None:
-        """When it is to be stopped unless it is complete by then; None for one that is, or is stopped already."""
-        return self.starts_by if self.stopping is None and self.started_at is None and self.absent else None
+        """When it is to be stopped unless it is complete by then; None for one that was said to be, or is stopped already."""
+        return self.starts_by if self.started_at is None and self.stopping is None else None
 
     def bit(self, node_id: NodeId) -> int:
         """The mask of the share on a node; 0 for none. Shares are ordered by node."""

@@ -47,8 +47,7 @@ def server_program() -> str:
 class EmbeddedNats:
     """A NATS server that keeps its data under `data_dir/nats` and dies with this process.
 
-    Who may connect: the cell's own parts, `agents` and `teams`; passwords are in `data_dir/credentials.json`. Where it is
-    not `durable`, what it acknowledges may be lost with the power: for what can be done again.
+    Who may connect: the cell's own parts, `agents` and `teams`; passwords are in `data_dir/credentials.json`.
     """
 
     def __init__(
@@ -60,7 +59,6 @@ class EmbeddedNats:
         teams: Collection[TeamId] = (),
         port: int = 0,
         monitor: bool = False,
-        durable: bool = True,
     ) -> None:
         self._folder = data_dir.resolve() / "nats"
         self._log = data_dir.resolve() / "logs" / "nats.log"
@@ -73,7 +71,7 @@ class EmbeddedNats:
         self._add(agents, teams)
         self._wanted_port = port
         self._monitor = monitor
-        self._durable = durable
+        self._durable = True
         self._port = 0
         self._monitor_port: int | None = None
         self._member: Member | None = None
@@ -107,6 +105,10 @@ class EmbeddedNats:
     def join(self, member: Member) -> None:
         """From its next start on, the server is that member of a cluster."""
         self._member = member
+
+    def hasten(self) -> None:
+        """From its next start on, what it acknowledges may be lost with the power: for what can be done again."""
+        self._durable = False
 
     async def start(self) -> None:
         """JetStream answers. What an earlier life left running on this folder has been ended. Raises `Fault`."""

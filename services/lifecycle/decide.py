@@ -57,7 +57,7 @@ def decide(cluster: Cluster, tick: Tick) -> list[Event]:
 
 def _outside(cluster: Cluster, tick: Tick) -> dict[RunId, StopCause]:
     """Runs of which time makes something, and the first reason of these: a drain, a start that took too long, credits."""
-    late = (run_id for (_, run_id) in _until(cluster.starting.line(None), tick))
+    late = (run_id for _, run_id in _until(cluster.starting.line(None), tick) if cluster.runs[run_id].absent)
     found = dict.fromkeys(islice(_unpaid(cluster, tick), DECIDED_MAX), StopCause.CREDITS)
     found |= dict.fromkeys(islice(late, DECIDED_MAX), StopCause.START_DEADLINE)
     return found | dict.fromkeys(islice(due(cluster, tick.at), DECIDED_MAX), StopCause.DRAIN)

@@ -300,7 +300,8 @@ async def _servers(data_dir: Path) -> AsyncIterator[tuple[Login, str]]:
         return
     lock = FolderLock(data_dir)
     lock.take()
-    nats, postgres = EmbeddedNats(data_dir, durable=False), EmbeddedPostgres(data_dir)
+    nats, postgres = EmbeddedNats(data_dir), EmbeddedPostgres(data_dir)
+    nats.hasten()
     try:
         await nats.start()
         await postgres.start()

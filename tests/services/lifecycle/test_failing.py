@@ -260,8 +260,8 @@ def test_a_complete_gang_has_no_deadline_and_costs_a_round_nothing() -> None:
     world = starting()
     assert world.cluster.starting.count(None) == 1
     world.start(JOB, "n2")
-    assert world.cluster.starting.count(None) == 0
     world.rounds()
+    assert world.cluster.starting.count(None) == 0
     world.wait(10_000)
     assert world.rounds() == []
     endless = starting(policy_s=0)

@@ -283,17 +283,16 @@ async def test_the_digest_is_kept(memory: Cell, tmp_path: Path) -> None:
     whole = extended(Chain(), log.stretch())
 
     older = msgspec.msgpack.decode(saved, type=Kept)
-    put_back = msgspec.msgpack.encode(
-        replace(older, chain=replace(older.chain, at=EPOCH, digest=bytes(32)))
-    )  # the log's is another
-    for data, log_id, ends in (
-        (saved, "memory", end),
-        (saved, "other", end),
-        (b"x", "memory", end),
-        (saved, "memory", position_of(1, 2)),
-        (put_back, "memory", end),
+    wrong = replace(older, chain=replace(older.chain, digest=bytes(32)))  # seen, if anything goes on from it
+    put_back = replace(wrong, chain=replace(wrong.chain, at=EPOCH))  # the record there is another
+    for data, ends in (
+        (saved, end),
+        (b"x", end),
+        (msgspec.msgpack.encode(replace(wrong, log_id="other")), end),
+        (msgspec.msgpack.encode(wrong), position_of(1, 2)),
+        (msgspec.msgpack.encode(put_back), end),
     ):
         (tmp_path / FILE).write_bytes(data)
         restored = Chapters(log, clock, folder=tmp_path)
-        await restored.restore(log, log_id=log_id, to=end, end=Position(ends))
+        await restored.restore(log, log_id="memory", to=end, end=ends)
         assert restored.chain == whole

@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 from msgspec.structs import replace
 
-from events.base import START, Event, Position, Recorded, position_of
+from events.base import START, Event, Position, Recorded, chapter_of, position_of
 from events.chain import Chain, extended
 from events.chapter import ChapterClosed, ChapterOpened
 from events.head import LogFounded
@@ -42,6 +42,9 @@ async def test_chapters_that_are_as_they_were_written_are_proved() -> None:
 
     assert [type(r.event) for r in records[CLOSED : OPENED + 1]] == [ChapterClosed, ChapterOpened]
     assert audit(records) == []
+    for closed in (r.event for r in records if isinstance(r.event, ChapterClosed)):
+        held = [r for r in records if chapter_of(r.position) == closed.chapter][:-1]
+        assert (closed.records, closed.size_bytes) == (len(held), sum(len(r.document) for r in held))
 
 
 def changed(number: int, **fields: object) -> Callable[[Records], None]:

@@ -14,9 +14,12 @@ from events.base import NodeId
 from events.desired import DesiredShare, Heartbeat
 from events.subjects import DESIRED_STREAM, Subjects
 from runtime.beats import beat, hearing
+from runtime.logging import get_logger
 from runtime.nats import Connection, Login, alive, connect
 from runtime.serve_requests import ask
 from runtime.stored import stored
+
+logger = get_logger(__name__)
 
 ANSWER_S: Final = 5.0
 
@@ -55,10 +58,14 @@ class NatsLink:
         return await ask(self._connection, self._direct, b"", within_s=ANSWER_S)
 
     async def tell(self, report: Report) -> Answer | None:
-        """The gate's answer. None: it may have taken the report or not."""
+        """The gate's answer. None: it may have taken the report or not, as where its answer is beyond this version."""
         subject = self._subjects.report(self._node_id)
         payload = await ask(self._connection, subject, msgspec.json.encode(report), within_s=ANSWER_S)
-        return None if payload is None else DECODE_ANSWER.decode(payload)
+        try:
+            return None if payload is None else DECODE_ANSWER.decode(payload)
+        except msgspec.DecodeError as error:
+            logger.error("answer_unreadable", error=str(error))
+            return None
 
     async def ship(self, share: DesiredShare, rank: int, offset: int, data: bytes) -> bool:
         """Whether LOGS has the piece."""

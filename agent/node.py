@@ -208,7 +208,7 @@ class Node:
         record = self.records.runs[action.run_id]
         before = record.stop
         if before is None:
-            reason = action.cause.value if action.cause else action.why.value
+            reason = action.cause or action.why.value
             until = self._clock.now() + timedelta(seconds=action.grace_s)
             tell_job(record, reason, until.isoformat(timespec="seconds"))
         if before is None or before.step is not action.step:

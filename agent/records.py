@@ -19,7 +19,6 @@ from agent.core.patience import Contact
 from agent.files import decoded, overwrite, read, sync_folder, write
 from events.base import GpuUuid, JobId, NodeEpoch, NodeId, Position, RunId
 from events.desired import DesiredShare
-from events.job import StopCause
 from runtime.logging import get_logger
 
 logger = get_logger(__name__)
@@ -70,7 +69,7 @@ class StopRecord(msgspec.Struct, frozen=True, kw_only=True):
     why: Why
     began_s: float  # on the machine's monotonic clock
     step: Step
-    cause: StopCause | None = None
+    cause: str | None = None
     killed_s: float = 0.0  # when KILL was sent first, on the same clock; 0: it was not
 
 

@@ -31,7 +31,7 @@ from agent.ship_logs import LogShipper
 from events.ask import Accepted, RefusalCode, Refused
 from events.ask import Report as ReportMessage
 from events.base import START, Position
-from events.desired import Desired, Heartbeat, Order
+from events.desired import Desired, Heartbeat, Order, decode_desired
 from runtime.clock import Clock
 from runtime.fault import Fault
 from runtime.logging import get_logger
@@ -234,7 +234,7 @@ class Agent:
     def _take(self, payload: bytes) -> None:
         """Obey it from now on, unless something newer was obeyed before."""
         try:
-            desired = msgspec.json.decode(payload, type=Desired)
+            desired = decode_desired(payload)
         except msgspec.DecodeError as error:
             logger.error("desired_unreadable", error=str(error))
             return

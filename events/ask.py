@@ -213,6 +213,11 @@ class RefusalCode(StrEnum):
     BUSY = "busy"  # more waits than the gate may hold: try again
     UNKNOWN = "unknown"  # the log did not answer: it may or may not be done; ask again with the same key
 
+    @classmethod
+    def _missing_(cls, _value: object) -> "RefusalCode":
+        """A newer gate's code: the message says what is meant, and to ask again does no harm."""
+        return cls.UNKNOWN
+
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True, tag_field="answer", tag="accepted"):
     """It is in the log, for ever, at `position` (of the last fact, where there were several)."""
@@ -254,7 +259,7 @@ AgentReport = (
 )
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What an agent saw since its last report, in order; all or nothing."""
 
     instance: str

@@ -1,6 +1,11 @@
-"""Desired state: what a node should run. The dispatcher writes it, last value a node; the agent obeys the newest."""
+"""Desired state: what a node should run. The dispatcher writes it, last value a node; the agent obeys the newest.
+
+Agents are replaced last: they read what a newer version writes. What may grow by values is text here, no enumeration, and
+a spec that cannot be read does not keep the rest of its message from being obeyed.
+"""
 
 from enum import StrEnum
+from typing import Any, Final
 
 import msgspec
 
@@ -15,6 +20,22 @@ class Order(StrEnum):
     STOP = "stop"
 
 
+CAUSES_AT_FIRST: Final = frozenset(
+    {
+        StopCause.CANCEL,
+        StopCause.TIME_LIMIT,
+        StopCause.RANK_FAILED,
+        StopCause.START_FAILED,
+        StopCause.NODE_LOST,
+        StopCause.PREEMPTED,
+        StopCause.CONSOLIDATED,
+        StopCause.QUEUE_HELD,
+        StopCause.CREDITS,
+    }
+)
+UNTOLD: Final = JobSpec(name="", command=(), gpus=0)  # in place of a spec that is not told, or cannot be read
+
+
 class DesiredShare(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A share that this node carries, with all that its agent needs to start or stop it. Kept until released."""
 
@@ -23,7 +44,8 @@ class DesiredShare(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     team: TeamId
     attempt: int
     order: Order
-    cause: StopCause | None = None  # with `stop`; reports echo nothing of it, logs do
+    cause: str | None = None  # with `stop`, one of `CAUSES_AT_FIRST`: agents before `reason` was read no other
+    reason: str = ""  # with `stop`: the `StopCause`; jobs are told, reports echo nothing of it
     slots: SlotMask  # echoed in the release, not read
     gpu_uuids: tuple[GpuUuid, ...]  # of the slots, in their order
     node_rank: int  # place of this share in the gang, from 0
@@ -75,3 +97,27 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     at: Moment | None = None  # by the node's own clock, as it was sent
     version: str = ""  # of the agent's program
     patience_s: float = 0.0  # without contact for so long, it will have ended what may be started elsewhere
+
+
+_desired = msgspec.json.Decoder(Desired)
+
+
+def decode_desired(payload: bytes) -> Desired:
+    """What is desired of a node. A spec that is beyond this version is `UNTOLD`. Raises `msgspec.DecodeError`.
+
+    It matters only where a share is to be started: ranks that run were started by a spec that is known.
+    """
+    try:
+        return _desired.decode(payload)
+    except msgspec.ValidationError:
+        fields = msgspec.json.decode(payload, type=dict[str, Any])
+        shares = msgspec.convert(fields.get("shares", ()), tuple[dict[str, Any], ...])
+        told = [share | {"spec": _legible_or_untold(share.get("spec"))} for share in shares]
+        return msgspec.convert(fields | {"shares": told}, Desired)
+
+
+def _legible_or_untold(spec: Any) -> JobSpec:  # noqa: ANN401 - as it came
+    try:
+        return msgspec.convert(spec, JobSpec)
+    except msgspec.ValidationError:
+        return UNTOLD

@@ -6,7 +6,6 @@ from agent.core.found import Exit, Step, Why
 from agent.core.signs import Telling
 from events.base import GpuUuid, NodeEpoch, RunId, SlotMask
 from events.desired import DesiredShare
-from events.job import StopCause
 
 
 class Join(msgspec.Struct, frozen=True):
@@ -45,7 +44,7 @@ class Stop(msgspec.Struct, frozen=True):
     run_id: RunId
     why: Why
     step: Step
-    cause: StopCause | None = None  # with `Why.ORDER`
+    cause: str | None = None  # with `Why.ORDER`
     grace_s: float = 0.0  # from now to KILL: told to the job
 
 

@@ -133,7 +133,8 @@ def _stop(run_id: RunId, trace: Trace, why: Why, share: DesiredShare | None, fou
     if step <= taken < Step.KILL:
         return []
     left_s = max(0.0, rungs_s(spec, why, found.lost_after_s)[1] - age_s)
-    return [Stop(run_id, why, step, share.cause if share else None, left_s)]
+    cause = (share.reason or share.cause) if share else None
+    return [Stop(run_id, why, step, cause, left_s)]
 
 
 def _reports(share: DesiredShare, trace: Trace, found: Found) -> list[Action]:
@@ -161,6 +162,8 @@ def _begin(share: DesiredShare, found: Found) -> list[Action]:
         return [Decline(share, f"GPU {missing} is not on this node")]
     for missing in sorted(found.missing.intersection(share.gpu_uuids)):
         return [Decline(share, f"GPU {missing} does not answer")]
+    if not share.spec.command:
+        return [Decline(share, "its spec is not known here: it may be of a newer version than this agent")]
     clean = _held(found).isdisjoint(share.gpu_uuids)
     if clean and not found.leftovers and not isolated(share.spec, found.silent_s, found.lost_after_s):
         return [Start(share)]

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from events.base import GpuUuid, NodeId, RunId, SlotMask
-from events.desired import Desired, DesiredShare, Order
+from events.desired import CAUSES_AT_FIRST, UNTOLD, Desired, DesiredShare, Order
 from events.gpu import Recovery
 from events.job import JobSpec, Ranks
 from projections.cluster.job import Run
@@ -20,7 +20,6 @@ from projections.cluster.state import Cluster
 
 VALUE_BYTES_MAX: Final = (1 << 20) - 4_096  # with its headers it still fits into one message
 SHARE_BYTES_MAX: Final = 80 * 1_024  # with a spec as large as the gate takes one
-KNOWN: Final = JobSpec(name="", command=(), gpus=0)  # in place of a spec that the agent has, or has no use for
 
 _encoder = msgspec.json.Encoder()
 
@@ -58,7 +57,7 @@ def fitted(cluster: Cluster, whole: Desired) -> Desired:
     shares = [_without_needless(cluster, whole.node_id, share) for share in whole.shares]
     left = VALUE_BYTES_MAX - len(_encoder.encode(msgspec.structs.replace(whole, shares=())))
     kept: set[RunId] = set()
-    for share in sorted(shares, key=lambda share: (share.spec is not KNOWN, cluster.runs[share.run_id].placed)):
+    for share in sorted(shares, key=lambda share: (share.spec is not UNTOLD, cluster.runs[share.run_id].placed)):
         left -= len(_encoder.encode(share)) + 1
         if left < 0:
             break
@@ -69,7 +68,7 @@ def fitted(cluster: Cluster, whole: Desired) -> Desired:
 def _without_needless(cluster: Cluster, node_id: NodeId, share: DesiredShare) -> DesiredShare:
     run = cluster.runs[share.run_id]
     needless = share.order is Order.STOP or run.started & run.bit(node_id)
-    return msgspec.structs.replace(share, spec=KNOWN) if needless else share
+    return msgspec.structs.replace(share, spec=UNTOLD) if needless else share
 
 
 def _share(cluster: Cluster, node: Node, run_id: RunId) -> DesiredShare:
@@ -88,7 +87,8 @@ def _share(cluster: Cluster, node: Node, run_id: RunId) -> DesiredShare:
         team=job.team,
         attempt=run.attempt,
         order=Order.RUN if run.stopping is None else Order.STOP,
-        cause=run.stopping,
+        cause=run.stopping if run.stopping in CAUSES_AT_FIRST else None,
+        reason=run.stopping or "",
         slots=SlotMask(slots),
         gpu_uuids=tuple(uuid for slot, uuid in enumerate(node.uuids) if placed >> slot & 1),
         node_rank=node_rank,

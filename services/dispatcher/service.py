@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from events.base import START, NodeId, Position, Stretch
-from events.desired import Desired
+from events.desired import Desired, decode_desired
 from events.subjects import Subjects
 from projections.cluster.desired import desired, fitted
 from projections.cluster.patience import waiting
@@ -25,7 +25,6 @@ LOOK_EVERY_S: Final = 0.5  # at active(), while nothing is touched
 TRY_AGAIN_AFTER_S: Final = 0.5
 
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(Desired)
 
 
 class Known(NamedTuple):
@@ -33,6 +32,13 @@ class Known(NamedTuple):
 
     sequence: int
     desired: Desired | None
+    as_of: Position = START
+
+
+class AsOf(msgspec.Struct, frozen=True):
+    """All that has to be read of what another version wrote."""
+
+    as_of: Position = START
 
 
 class Dispatcher:
@@ -110,7 +116,7 @@ class Dispatcher:
             known = self._known.get(node_id) or await self._read(subject)
             self._known[node_id] = known
             wanted = self._wanted(self._cluster, node_id)
-            if known.desired is not None and known.desired.as_of > wanted.as_of:
+            if known.as_of > wanted.as_of:
                 return True  # another dispatcher has read further
             if known.desired is not None and known.desired.as_of >= touched_at and _same(known.desired, wanted):
                 return True
@@ -122,7 +128,7 @@ class Dispatcher:
         if sequence is None:
             del self._known[node_id]
             return False
-        self._known[node_id] = Known(sequence, wanted)
+        self._known[node_id] = Known(sequence, wanted, wanted.as_of)
         return True
 
     def _wanted(self, cluster: Cluster, node_id: NodeId) -> Desired:
@@ -139,9 +145,15 @@ class Dispatcher:
         if not stored.sequence:
             return Known(0, None)
         try:
-            return Known(stored.sequence, _decoder.decode(stored.payload))
-        except (msgspec.DecodeError, msgspec.ValidationError):
-            return Known(stored.sequence, None)  # of another version: overwritten
+            held = decode_desired(stored.payload)
+        except msgspec.DecodeError:  # of another version: overwritten by who has read as far
+            held = None
+        if held is not None:
+            return Known(stored.sequence, held, held.as_of)
+        try:
+            return Known(stored.sequence, None, msgspec.json.decode(stored.payload, type=AsOf).as_of)
+        except msgspec.DecodeError:
+            return Known(stored.sequence, None)
 
 
 def _same(stored: Desired, wanted: Desired) -> bool:

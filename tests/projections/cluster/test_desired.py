@@ -6,12 +6,12 @@ import msgspec
 from hypothesis import given
 
 from events.base import GpuUuid, NodeId, RunId, SlotMask, TeamId
-from events.desired import Order
+from events.desired import UNTOLD, Order
 from events.fleet import NodeLost
 from events.job import JobAdmitted, JobPlaced, NodeShare, Ranks, StopCause
 from events.node import GpusFoundClean, GpusReleased, NodeJoined
 from events.policy import Overrun
-from projections.cluster.desired import KNOWN, VALUE_BYTES_MAX, desired, fitted
+from projections.cluster.desired import VALUE_BYTES_MAX, desired, fitted
 from projections.cluster.node import NodeState
 from tests.clusters import World
 from tests.histories import History, histories
@@ -82,6 +82,7 @@ def test_a_share_is_told_to_stop_and_stays_until_it_is_released() -> None:
     world.rounds()
     (share,) = desired(world.cluster, NodeId("n1")).shares
     assert (share.order, share.cause, share.slots) == (Order.STOP, StopCause.CANCEL, 0b11)
+    assert share.reason == share.cause
 
     run = world.run(job)
     assert run is not None
@@ -165,7 +166,7 @@ def test_what_one_message_does_not_hold_is_told_bit_by_bit() -> None:
         turns += 1
         told = fitted(world.cluster, desired(world.cluster, n1))
         assert len(msgspec.json.encode(told)) <= VALUE_BYTES_MAX
-        fresh = [share for share in told.shares if share.spec is not KNOWN]
+        fresh = [share for share in told.shares if share.spec is not UNTOLD]
         assert [share.job_id for share in fresh] == waiting[: len(fresh)]
         assert fresh
         assert before <= {share.run_id for share in told.shares}, "what was told once is told until it is released"

@@ -24,7 +24,6 @@ def test_a_report_is_read() -> None:
     [
         b"",
         b"{}",
-        b'{"instance":"i","reports":[],"team":"red"}',
         b'{"instance":"i","reports":[{"type":"musterbook.job.placed.v1"}]}',
         b'{"instance":"i","reports":[%b]}' % RELEASE.replace(b'"slots":3', b'"slots":0'),
         b'{"instance":"i","reports":[%b]}' % RELEASE.replace(b'"node_epoch":7', b'"node_epoch":"7"'),
@@ -32,7 +31,7 @@ def test_a_report_is_read() -> None:
     ],
 )
 def test_what_is_no_report_is_refused_with_the_place(payload: bytes) -> None:
-    """Truncated, with unknown fields, of another kind, or with values that cannot be."""
+    """Truncated, of another kind, or with values that cannot be."""
     refused = decoded(payload)
     assert isinstance(refused, Refused)
     assert refused.message.startswith("the report cannot be read: ")

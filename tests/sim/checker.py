@@ -111,7 +111,9 @@ class Checker:
         self.lost.add((e.node_id, e.node_epoch))
 
     def _share_started(self, _recorded: Recorded, e: ShareStarted) -> None:
-        if not self.superseded(e.node_id, e.node_epoch):
+        """Also where its node has begun another life since: the whole gang was up then, if not for long."""
+        placed = self.placed.get(e.run_id)
+        if placed is not None and any((s.node_id, s.node_epoch) == (e.node_id, e.node_epoch) for s in placed.shares):
             self.up.add((e.run_id, e.node_id))
 
     def _run_started(self, _recorded: Recorded, e: RunStarted) -> None:

@@ -70,7 +70,10 @@ async def _pieces(stream: str, pieces: asyncio.Queue[Msg]) -> AsyncIterator[byte
 
 
 async def restored(connection: Client, saved: Saved, pieces: AsyncIterable[bytes]) -> int:
-    """The last sequence of the stream, which is there as it was saved. Raises `Fault`, also where one is there already."""
+    """The last sequence of the stream, which is there as it was saved. Raises `Fault`, also where one is there already.
+
+    The server takes the pieces into the stream itself: who stops in between leaves a part of it, under its name.
+    """
     stream = str(saved.config["name"])
     answer = await _ask(connection, f"STREAM.RESTORE.{stream}", {"config": saved.config, "state": saved.state})
     subject = str(answer["deliver_subject"])
@@ -84,6 +87,22 @@ async def restored(connection: Client, saved: Saved, pieces: AsyncIterable[bytes
     except (OSError, TimeoutError, nats.errors.Error) as error:
         raise _away(f"Stream {stream} stopped in the middle of its restoring") from error
     return int(_answered(final.data, f"Stream {stream}")["state"]["last_seq"])
+
+
+async def config_of(connection: Client, stream: str) -> dict[str, Any]:
+    """The settings of the stream. Raises `Fault`."""
+    config: dict[str, Any] = (await _ask(connection, f"STREAM.INFO.{stream}", {}))["config"]
+    return config
+
+
+async def configure(connection: Client, config: dict[str, Any]) -> None:
+    """The stream that is named in the settings has them. Raises `Fault`."""
+    await _ask(connection, f"STREAM.UPDATE.{config['name']}", config)
+
+
+async def delete(connection: Client, stream: str) -> None:
+    """The stream is gone, and all that it held. Raises `Fault`."""
+    await _ask(connection, f"STREAM.DELETE.{stream}", {})
 
 
 async def names(connection: Client, prefix: str) -> list[str]:

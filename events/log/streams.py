@@ -30,6 +30,7 @@ TRIAL_S: Final = 10.0
 SERVERS_S: Final = 3.0
 BATCH_HINT: Final = f"Set jetstream.limits.batch.max_msgs to {BATCH_MAX} on every server."
 NEVER: Final = str(1 << 53)  # a sequence that no stream has reached
+UNFINISHED: Final = "musterbook.unfinished"  # metadata of the first chapter, while a copy of the log is being put back
 
 MOVED: Final = 10071
 NAME_TAKEN: Final = 10058  # by a stream with other settings
@@ -197,6 +198,7 @@ async def _first_record(nc: Client, settings: StreamSettings, log_id: Callable[[
     while True:
         try:
             info = await ask(way, f"STREAM.INFO.{stream}")
+            _assert_finished(info["config"])
             if info["state"]["last_seq"]:
                 return
             # The server's own time, as the founder's clock has no part in it.
@@ -243,11 +245,22 @@ async def _fit_stream(way: NatsWay, config: Mapping[str, Any]) -> None:
             return  # a server that was restarted has it no more; beats travel all the same, founding makes it again
         hint = "Found the log first: `muster up` does so."
         raise Unfit(f"There is no stream {name}.", code="stream_missing", hint=hint) from refusal
+    _assert_finished(actual)
     if differing := differences(config, actual):
         raise Unfit(
             f"Stream {name} is not as it must be: {'; '.join(differing)}.",
             code="stream_unfit",
             hint="Change it with `nats stream edit`, or start with an empty store.",
+        )
+
+
+def _assert_finished(config: Mapping[str, Any]) -> None:
+    """Raises `Unfit` where the stream is of a copy of which not all was put back: what is there is no log."""
+    if UNFINISHED in (config.get("metadata") or {}):
+        raise Unfit(
+            "A copy of the log is being put back, or was in part.",
+            code="restore_unfinished",
+            hint="Repeat muster restore: it begins anew.",
         )
 
 

@@ -32,12 +32,12 @@ from services.main.found import migrate
 from services.main.local import CLOCK, read_running
 from services.main.parts import read
 from services.main.renewed import renewed
+from services.main.unfinished import EVENTS_PREFIX, clear_away, finish, unfinished
 from services.webhooks.schema import SCHEMA as WEBHOOKS
 
 FORMAT: Final = 1
 MANIFEST: Final = "manifest.json"
 SCHEMAS: Final = (LIVE, WEBHOOKS)
-EVENTS_PREFIX: Final = "EVENTS_"
 STATEMENT_MAX_S: Final = 24 * 3600.0
 READ_BYTES: Final = 1 << 20
 
@@ -235,13 +235,15 @@ async def put_back(folder: Path, manifest: Manifest, login: Login, dsn: str, *, 
     """Where the log goes on, now that the servers hold what the copy does. Raises `Fault`."""
     connection = await connect(login, name="restore")
     try:
+        await clear_away(connection, [stream.name for stream in manifest.streams])
         if there := await names(connection, EVENTS_PREFIX):
             hint = "Restore into empty servers: a copy never replaces a log."
             raise Fault("log_exists", f"There is a log already: {', '.join(there)}.", hint)
         if dsn and tables and manifest.tables:  # first, for these may be of another version
             await _restore_tables(folder, manifest, dsn)
-        for stream in manifest.streams:
-            await restored(connection, stream.saved, _pieces(_file_of(folder, stream.name)))
+        for stream in manifest.streams:  # the first chapter is first
+            await restored(connection, unfinished(stream.saved, manifest.cell), _pieces(_file_of(folder, stream.name)))
+        await finish(connection)
         beyond = await _tables_at(dsn) if dsn and not tables else START
         return await renewed(login, manifest.cell, beyond=chapter_of(beyond))
     finally:

@@ -9,11 +9,12 @@ import msgspec
 import pytest
 from pydantic import SecretStr
 
-from events.base import Recorded
+from events.base import Recorded, chapter_of
+from events.chain import Chain, extended
 from events.chapter import ChapterClosed, ChapterOpened
 from events.log.append import JetStreamLog
-from events.log.port import Conflict
-from events.log.streams import StreamSettings
+from events.log.port import Conflict, Roll, Unfit
+from events.log.streams import Founded, StreamSettings, check
 from events.log.wire import WireReader
 from projections.cluster.audit.audit import audit
 from projections.tables.projector import Progress, project
@@ -207,3 +208,42 @@ async def test_what_a_copy_holds_is_told(cell: Cell, tmp_path: Path) -> None:
     assert "of the moment when they showed 1:31" in tables
     assert manifest.tables["live"]["job_view"] == 30
     assert manifest.tables_at == manifest.end
+
+
+async def test_a_restore_that_stopped_in_the_middle_left_no_log_and_is_done_again(
+    cell: Cell, empty: Cell, tmp_path: Path
+) -> None:
+    """Also where a chapter was whole: nobody founds, reads or writes what is there in part; the next try begins anew."""
+    async with cell.log() as log:
+        chain = extended(Chain(), tuple(await records_of(cell)))
+        await log.roll(chain, Roll(log_id="x", at=chain.at))
+        await log.record([submitted(f"j8{n:012d}") for n in range(3000)])
+    before, manifest = await records_of(cell), await written(cell, tmp_path / "copy")
+    last = tmp_path / "copy" / "EVENTS_0002.stream"
+    whole = last.read_bytes()
+    login = empty.nats.login("system")
+    last.write_bytes(whole[: len(whole) // 2])  # the server has taken a part of it when it notices
+    with pytest.raises(Fault):
+        await put_back(tmp_path / "copy", manifest, login, empty.dsn, tables=True)
+    for again in (found_log(login, StreamSettings(logs_bytes=1 << 20)), founded(empty)):
+        with pytest.raises((Fault, Unfit)) as refused:
+            await again
+        assert refused.value.code == "restore_unfinished"
+    last.write_bytes(whole)
+
+    goes_on = await put_back(tmp_path / "copy", manifest, login, empty.dsn, tables=True)
+
+    after = await records_of(empty)
+    assert after[: len(before)] == before
+    assert [type(recorded.event) for recorded in after[len(before) :]] == [ChapterClosed, ChapterOpened]
+    assert chapter_of(goes_on) == 3
+    assert (await founded(empty)).end == goes_on
+
+
+async def founded(cell: Cell) -> Founded:
+    """What a part of the cell sees of the log at its start."""
+    connection = await connect(cell.nats.login("gate"), name="test")
+    try:
+        return await check(connection, StreamSettings(logs_bytes=1 << 20))
+    finally:
+        await connection.close()

@@ -120,6 +120,12 @@ class GpuHealth:
         known = {gpu: in_new_life(one) for gpu, one in self._kept.known.items()}
         self._keep(replace(self._kept, tellings=tellings, known=known))
 
+    def tell_missing(self, gpu_uuids: Sequence[GpuUuid]) -> None:
+        """Of these, those that do not answer are told again: somebody who gives them away believes them sound."""
+        words = [Sign(gpu_uuid=gpu, signal=GpuSignal.MISSING) for gpu in gpu_uuids if gpu in self.missing]
+        waiting = [telling.word for telling in self._kept.tellings]
+        self._keep(self._telling(self._kept, [word for word in words if word not in waiting]))
+
     def reset(self, gpu_uuid: GpuUuid) -> None:
         """The GPU is reset as soon as it is its turn."""
         self._resetting[gpu_uuid] = None

@@ -93,6 +93,7 @@ class Node:
                 logger.info("share_begun", run_id=share.run_id, ranks=share.local_size, gpus=len(share.gpu_uuids))
             case Decline(share, refusal):
                 self.records.begin(self._record_of(action, refusal=refusal))
+                self.health.tell_missing(share.gpu_uuids)
                 logger.info("share_declined", run_id=share.run_id, refusal=refusal)
             case Stop():
                 self._stop(action)

@@ -88,7 +88,8 @@ def _judged(cluster: Cluster, e: GpuJudged, recorded: Recorded) -> None:
     sign = next((one for one in fitness.pending if one.position == e.signalled), None)
     pending = tuple(one for one in fitness.pending if one is not sign)
     if sign is not None and e.held_back:
-        pending = tuple(sorted((*pending, replace(sign, held_back=True)), key=lambda one: one.position))
+        others = [one for one in pending if not (one.held_back and one.again(sign))]
+        pending = tuple(sorted((*others, replace(sign, held_back=True)), key=lambda one: one.position))
     fitness = replace(fitness, pending=pending)
     if sign is None or not sign.held_back:  # else it was counted when it was judged first
         fitness = _counting(fitness, Fault(recorded.at, e.gpu_uuid, e.signal, e.code, e.action))

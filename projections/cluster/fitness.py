@@ -32,6 +32,11 @@ class Pending(msgspec.Struct, frozen=True, gc=False):
     since: tuple[Recovery, ...] = ()  # what was done about the GPU after it was seen
     held_back: bool = False  # judged once: the breaker kept the GPU in use
 
+    def again(self, later: "Pending") -> bool:
+        """Whether what was seen later is the same: then that stands for both."""
+        said = (self.gpu_uuid, self.signal, self.code, self.reset_failed)
+        return said == (later.gpu_uuid, later.signal, later.code, later.reset_failed)
+
 
 class Remedy(msgspec.Struct, frozen=True, gc=False):
     """Something was done about a GPU, and health has not said whether that returns it."""

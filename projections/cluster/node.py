@@ -151,6 +151,11 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return Place(labels.get(Domain.SPINE, ""), labels.get(Domain.RACK, "")) if labels else NOWHERE
 
     @property
+    def doubted(self) -> Slots:
+        """Slots whose GPUs are in use only because the breaker held their verdicts back: the last ones to be given."""
+        return self.mask(tuple(sign.gpu_uuid for sign in self.fitness.pending if sign.held_back))
+
+    @property
     def size(self) -> int:
         """GPUs of the node that are sound."""
         return (self.present & ~self.sick).bit_count()

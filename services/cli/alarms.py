@@ -17,8 +17,7 @@ COLUMNS: Final = (
     Column("RAISED"),
     Column("CLEARED", drop=1),
     Column("NODES", drop=3),
-    Column("WHAT"),
-    Column("DO", drop=2),
+    Column("WHAT", wraps=True),
 )
 ALARMS: Final = 50
 NAMED: Final = 3  # nodes in a line
@@ -41,7 +40,7 @@ def alarms(
             return
         print_table(COLUMNS, [_row(alarm, client.now) for alarm in found])
     raised = sum(alarm["cleared_at"] is None for alarm in found)
-    say(f"{counted(raised, 'alarm')} raised" if raised else "nothing needs a person")
+    say(f"{counted(raised, 'alarm')} raised" if raised else "no alarm is raised; muster nodes shows what is out of use")
 
 
 def _row(alarm: dict[str, Any], now: datetime) -> list[str]:
@@ -51,8 +50,7 @@ def _row(alarm: dict[str, Any], now: datetime) -> list[str]:
         ago(alarm["raised_at"], now),
         ago(alarm["cleared_at"], now) if alarm["cleared_at"] else "",
         ",".join(names) + (f" +{more}" if more > 0 else ""),
-        str(alarm["message"]),
-        str(alarm["hint"]),
+        ". ".join(part.rstrip(".") for part in (alarm["message"], alarm["hint"]) if part),
     ]
 
 

@@ -26,7 +26,7 @@ def print_gpus(node: dict[str, Any], now: datetime) -> None:
 
 def _row(gpu: dict[str, Any], now: datetime) -> list[str]:
     health = gpu["health"]
-    told = f"{health['action']}: {health['rule']}, {ago(health['since'], now)}" if health else "sound"
+    told = f"{health['action']}: {health['rule']}, {ago(health['since'], now)}" if health else _in_use(gpu["judged"])
     return [
         str(gpu["slot"]),
         str(gpu["uuid"]),
@@ -36,6 +36,11 @@ def _row(gpu: dict[str, Any], now: datetime) -> list[str]:
         ", ".join(health["returns_by"]) if health else "",
         _judged(gpu["judged"], now),
     ]
+
+
+def _in_use(judged: dict[str, Any] | None) -> str:
+    """Of a GPU that may be given away: whether it is only because the breaker keeps it in use."""
+    return f"held back: {judged['rule']}" if judged is not None and judged["held_back"] else "sound"
 
 
 def _judged(judged: dict[str, Any] | None, now: datetime) -> str:

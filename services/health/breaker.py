@@ -51,18 +51,18 @@ class Breaker:
         return True
 
     def says(self, cluster: Cluster, tick: Tick) -> list[Event]:
-        """A person is called while something is held back."""
-        raised = AlarmCode.BREAKER in cluster.alarms
+        """A person is called while something is held back, and told anew when that changes."""
+        raised = cluster.alarms.get(AlarmCode.BREAKER)
         if not self._held_back:
-            return [AlarmCleared(at=tick.at, code=AlarmCode.BREAKER)] if raised else []
-        if raised:
-            return []
+            return [AlarmCleared(at=tick.at, code=AlarmCode.BREAKER)] if raised is not None else []
         message = (
             f"{self.out} of {self.gpus} GPUs are out by verdicts and automatic drains, and {self._percent} % is the most: "
             f"{sum(self._held_back.values())} more would be taken out, on {len(self._held_back)} node"
             f"{'s' if len(self._held_back) > 1 else ''}"
         )
         node_ids = tuple(sorted(self._held_back))
+        if raised is not None and (raised.message, raised.node_ids) == (message, node_ids[:ABOUT_MAX]):
+            return []
         alarm = AlarmRaised(
             at=tick.at, code=AlarmCode.BREAKER, message=message, hint=HINT, node_ids=node_ids[:ABOUT_MAX]
         )

@@ -99,6 +99,7 @@ async def test_a_gpu_that_is_gone_cannot_be_reset_and_nothing_starts_on_it(agent
     await control.want(share_of(gpus[:1], "true"), resets=gpus[:1])
     end = await control.ended(RUN)
     assert (end.reason.value, end.message) == ("start_failed", f"GPU {gpus[0]} does not answer")
+    await until(lambda: len(control.told(GpuSignalled)) == 3, what="again: who gives it away believes it sound")
     await control.want(resets=gpus[:1])
     assert (await control.heard(GpuResetFailed)).message == "the GPU is not on its bus"
 

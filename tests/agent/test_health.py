@@ -195,3 +195,15 @@ async def test_a_full_disk_stops_no_look(life: Life, monkeypatch: pytest.MonkeyP
     await life.running(asyncio.sleep(0.05))
     monkeypatch.undo()
     await life.until(lambda: len(life.words) == 1)
+
+
+async def test_a_gpu_that_does_not_answer_is_told_again_to_whoever_gives_it_away(life: Life) -> None:
+    """Once at a time: an operator said that it is sound, and it is not."""
+    missing, sound = life.gpus.uuids[1], life.gpus.uuids[0]
+    await life.shows(2, gpu=1, signal=GpuSignal.MISSING)
+    life.tell()
+    for _ in range(2):
+        life.health.tell_missing([sound, missing])
+        assert life.words == [Sign(gpu_uuid=missing, signal=GpuSignal.MISSING)]
+    life.tell()
+    assert await life.shows(3) == []

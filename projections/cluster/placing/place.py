@@ -9,6 +9,7 @@ from typing import NamedTuple
 from events.base import NodeId, SlotMask
 from events.job import HoldCode, NodeShare
 from projections.cluster.job import Shape
+from projections.cluster.node import Slots
 from projections.cluster.placing.misfit import Misfit, could_hold, kept_away, least, misfit, sized
 from projections.cluster.placing.pick import WHOLE_NODES_FROM, Picked, most_free, pick
 from projections.cluster.placing.room import Room
@@ -82,17 +83,18 @@ def _placement(room: Room, picked: Picked) -> Placement:
     for node_id, gpus in sorted(picked):
         node = room.cluster.nodes[node_id]
         nodes.append(node)
-        shares.append(NodeShare(node_id, node.epoch, _lowest(room.free(node), gpus)))
+        shares.append(NodeShare(node_id, node.epoch, _slots(room.free(node), node.doubted, gpus)))
     return Placement(tuple(shares), ranks_along(nodes) if len(nodes) > 1 and room.cluster.spares else ())
 
 
-def _lowest(free: int, gpus: int) -> SlotMask:
-    """The lowest free slots, so many."""
+def _slots(free: Slots, doubted: Slots, gpus: int) -> SlotMask:
+    """So many of the free slots: the lowest, those that are doubted last."""
     if free.bit_count() == gpus:
         return SlotMask(free)
-    slots = 0
+    slots, left = 0, free & ~doubted
     for _ in range(gpus):
-        lowest = free & -free
+        left = left or free & doubted
+        lowest = left & -left
         slots |= lowest
-        free ^= lowest
+        left ^= lowest
     return SlotMask(slots)

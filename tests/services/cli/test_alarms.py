@@ -32,7 +32,7 @@ def test_what_needs_a_person_is_told_with_what_to_do(network: Network) -> None:
 
     network.answers[:] = [(200, {"alarms": [], "next_cursor": None, "position": 9})]
     done = CliRunner().invoke(app, ["alarms", "--past", "--api-url", network.url])
-    assert "nothing needs a person" in done.stderr
+    assert "no alarm is raised" in done.stderr
     assert network.asked[1][0] == "/v1/alarms?raised=false&limit=50"
 
 

@@ -39,5 +39,7 @@ def test_each_gpu_says_whose_it_is_and_why_it_is_out(
         assert part in lines[2]
     for part in ("cleaning", "j-1", "sound"):
         assert part in lines[3]
+    print_gpus({"gpus": [{**OUT, "health": None}]}, NOW)
+    assert "held back: xid 63" in capsys.readouterr().out
     print_gpus({"gpus": []}, NOW)
     assert capsys.readouterr().out == ""

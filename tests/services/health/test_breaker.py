@@ -5,6 +5,7 @@ from events.base import NodeId
 from events.fleet import DrainCause, NodeDrainBegun, NodeRetired
 from events.gpu import GpuJudged, Recovery
 from events.operator import NodeDrainAsked, NodeUndrainAsked
+from projections.cluster.fitness import PENDING_MAX
 from services.health.breaker import Breaker, out_of
 from tests.clusters import names
 from tests.services.health.ward import N1, Ward
@@ -119,3 +120,29 @@ def test_a_retired_node_is_none_of_the_cluster() -> None:
     world.add(NodeRetired(**world.of("n2")))
     after = Breaker(world.cluster)
     assert (after.gpus, after.out) == (16, 0)
+
+
+def test_a_person_is_told_anew_when_something_else_is_held_back() -> None:
+    """Of which nodes, and how much; and at which percentage."""
+    world = ward(percent=5)
+    for number in (1, 2, 3):
+        world.signal(95, f"n{number}-0")
+        world.judge()
+    alarm = world.cluster.alarms[AlarmCode.BREAKER]
+    assert (alarm.node_ids, alarm.count) == (("n2", "n3"), 2)
+    assert alarm.message.endswith("2 more would be taken out, on 2 nodes")
+    assert world.judge() == []
+    world.policy(breaker_percent=0)
+    world.judge()
+    assert "0 % is the most" in world.cluster.alarms[AlarmCode.BREAKER].message
+    assert world.judge() == []
+
+
+def test_a_sign_that_comes_again_and_again_waits_once() -> None:
+    """Else what one GPU says would leave no room for what the others of its node have to say."""
+    world = ward(percent=0)
+    for _ in range(PENDING_MAX + 1):
+        world.signal(95)
+        world.judge()
+    assert len(world.fitness().pending) == 1
+    assert world.verdict(94, "n1-1").rule == "xid 94"

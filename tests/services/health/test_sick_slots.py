@@ -1,6 +1,6 @@
 """What health took out is in nobody's plans: what was set aside or promised there moves, and teams may claim less."""
 
-from events.gpu import GpuJudged
+from events.gpu import GpuJudged, GpuSignal
 from events.job import (
     EarmarkCause,
     EarmarkDropped,
@@ -102,3 +102,17 @@ def test_what_is_out_is_nothing_that_teams_may_claim() -> None:
     assert len([e for e in world.judge() if isinstance(e, GpuJudged)]) == 4
     assert dict(world.cluster.capacity) == {"h100": 4}
     assert standing(world).entitlements() == {"t": {"h100": 4}}
+
+
+def test_gpus_that_are_in_use_by_the_breaker_alone_are_given_last() -> None:
+    """What fails on one of them fails again and again; where nothing else is free they are given still."""
+    world = Ward({"n1": 4})
+    world.policy(breaker_percent=0)
+    for gpu in ("n1-0", "n1-2"):
+        world.signal(0, gpu, GpuSignal.MISSING)
+    world.rounds()
+    for name, gpus in (("first", 1), ("second", 2), ("third", 1)):
+        world.submit(name, gpus)
+    said = world.rounds()
+    assert [e.shares[0].slots for e in said if isinstance(e, JobPlaced)] == [0b0010, 0b1001, 0b0100]
+    world.assert_sound()

@@ -5,6 +5,8 @@ Source: CloudEvents specification 1.0.2, sections 3 (attributes) and JSON event 
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from functools import cache
+from hashlib import blake2b
 from operator import attrgetter
 from typing import Any, Final, Literal, NamedTuple, get_args
 
@@ -290,6 +292,16 @@ class Codec:
         if home == subject:
             reason = f"its ids hold dots, so that {home!r} could be of others"
         return Unreadable(at=event.at, subject=subject, named=type_of(type(event)), reason=reason)
+
+
+@cache
+def vocabulary() -> str:
+    """Tells versions apart that do not read the same: the types they know, with their fields and all values of these.
+
+    Whoever keeps what was folded keeps this with it. A version that knew less has passed over what this one can read.
+    """
+    _, parts = msgspec.json.schema_components(Codec().documents().values())
+    return blake2b(msgspec.json.encode(parts, order="sorted"), digest_size=16).hexdigest()
 
 
 def _holds_nul(value: object) -> bool:

@@ -8,6 +8,7 @@ import msgspec
 
 from events.accounts import AccountsSet
 from events.base import Position, TeamId
+from events.codec import vocabulary
 from events.policy import PolicySet
 from events.prices import PricesSet
 from events.queues import Queue
@@ -27,6 +28,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """All of a cluster that no index can be made from."""
 
     fold_version: int
+    vocabulary: str
     log_id: str
     position: Position
     at: str | None  # ISO 8601
@@ -68,6 +70,7 @@ def dump(cluster: Cluster) -> bytes:
     saved = _encoder.encode(
         Snapshot(
             fold_version=FOLD_VERSION,
+            vocabulary=vocabulary(),
             log_id=cluster.log_id,
             position=cluster.position,
             at=cluster.at.isoformat() if cluster.at is not None else None,
@@ -110,7 +113,7 @@ def load(data: bytes, *, log_id: str) -> Cluster | None:
         saved = _decoder.decode(payload)
     except (msgspec.DecodeError, msgspec.ValidationError):
         return None
-    if saved.fold_version != FOLD_VERSION or saved.log_id != log_id:
+    if (saved.fold_version, saved.vocabulary, saved.log_id) != (FOLD_VERSION, vocabulary(), log_id):
         return None
     cluster = Cluster()
     cluster.log_id, cluster.position, cluster.leader = saved.log_id, saved.position, saved.leader

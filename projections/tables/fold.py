@@ -127,13 +127,14 @@ class Tables:
         return True
 
     async def _lock(self, conn: Connection) -> Reached:
-        """How far the tables reach, which nobody else changes before this transaction ends.
+        """How far the tables reach, which nobody else changes before this transaction ends. Raises `Fault` for others' tables.
 
         The lock is a statement of its own: the one after it sees what whoever held it has committed, and finds the
         tables by their name anew, also when others have taken it meanwhile.
         """
         await conn.execute(WRITE_LOCK_IN_TRANSACTION, self._schema)
         stored = await projection_position.read(conn)
+        projection_position.of_this_version(stored)
         if stored.position != self.reached.position:
             self._forget()
             self.reached = stored

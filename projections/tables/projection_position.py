@@ -7,7 +7,8 @@ import msgspec
 
 from events.base import START, Position
 from events.codec import EPOCH
-from projections.tables.schema import EXISTS, FOLD_VERSION, LIVE
+from projections.tables import schema
+from runtime.fault import Fault
 from runtime.postgres import Connection, Pool
 
 READ: Final = "SELECT log_id, position, at, fold FROM projection_position"
@@ -24,7 +25,7 @@ class Reached(msgspec.Struct, frozen=True):
     log_id: str = ""
     position: Position = START
     at: datetime = EPOCH  # when the record at `position` was stored
-    fold: int = FOLD_VERSION  # version of the fold that made the rows
+    fold: int = schema.FOLD_VERSION  # version of the fold that made the rows
 
 
 async def read(conn: Connection) -> Reached:
@@ -38,9 +39,27 @@ async def write(conn: Connection, reached: Reached) -> None:
     await conn.execute(WRITE, reached.log_id, reached.position, reached.at, reached.fold)
 
 
+def of_this_version(stored: Reached) -> None:
+    """The rows were made by this version of the fold. Raises `Fault`.
+
+    Two versions of it that write the same tables in turn would leave rows that no version makes.
+    """
+    if stored.fold != schema.FOLD_VERSION:
+        hint = (
+            "Run `muster rebuild`."
+            if stored.fold < schema.FOLD_VERSION
+            else "Run that version; this one can be stopped."
+        )
+        raise Fault(
+            "tables_of_another_version",
+            f"The tables were made by version {stored.fold} of the fold; this is version {schema.FOLD_VERSION}.",
+            hint,
+        )
+
+
 async def shown(db: Pool | Connection) -> Reached:
     """How far the tables reach that readers see: nowhere, where there are none yet."""
-    if not await db.fetchval(EXISTS, LIVE):
+    if not await db.fetchval(schema.EXISTS, schema.LIVE):
         return Reached()
     record = await db.fetchrow(SHOWN)
     return Reached(*record) if record is not None else Reached()

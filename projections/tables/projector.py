@@ -9,11 +9,11 @@ from typing import Final, cast
 import asyncpg
 import msgspec
 
-from events.base import START, Position, Stretch, position_of, spelled
+from events.base import START, Position, Stretch, Unreadable, position_of, spelled
 from events.codec import EPOCH
 from events.head import LogFounded
 from events.log.port import STRETCH_MAX, Reader, Unknown
-from projections.tables import projection_position, schema
+from projections.tables import projection_position, schema, unreadable
 from projections.tables.fold import Tables
 from projections.tables.projection_position import Reached
 from runtime.fault import Fault
@@ -83,6 +83,7 @@ async def _follow(reader: Reader, conn: Connection, progress: Progress) -> None:
     await schema.enter(conn, schema.LIVE)
     stored = await projection_position.read(conn)
     await check(reader, stored)
+    await _nothing_was_beyond_them(reader, conn)
     tables = Tables(schema.LIVE)
     after = stored.position
     progress.position, progress.at = stored.position, stored.at
@@ -127,12 +128,7 @@ async def stretches(reader: Reader, reached: Reached) -> AsyncGenerator[Stretch,
 
 async def check(reader: Reader, stored: Reached) -> None:
     """The tables may go on from this log. Raises `Fault`."""
-    if stored.fold != schema.FOLD_VERSION:
-        raise Fault(
-            "tables_of_another_version",
-            f"The tables were made by version {stored.fold} of the fold; this is version {schema.FOLD_VERSION}.",
-            "Run `muster rebuild`.",
-        )
+    projection_position.of_this_version(stored)
     if stored.position == START:
         return
     log_id = await log_id_of(reader)
@@ -156,6 +152,18 @@ async def check(reader: Reader, stored: Reached) -> None:
             f"The tables reach position {spelled(stored.position)}, where the log has another record, or none: it was restored.",
             "Restore a later copy; or, if what was lost stays lost, run `muster rebuild`.",
         )
+
+
+async def _nothing_was_beyond_them(reader: Reader, conn: Connection) -> None:
+    """No record that the tables passed over for want of its type can be read now. Raises `Fault`."""
+    for position, named in await unreadable.passed_over(conn):
+        record = await reader.read(position)
+        if record is not None and not isinstance(record.event, Unreadable):
+            raise Fault(
+                "tables_of_another_version",
+                f"The tables were made by a version that could not read {named} at {spelled(position)}; this one can.",
+                "Run `muster rebuild`.",
+            )
 
 
 async def log_id_of(reader: Reader) -> str:

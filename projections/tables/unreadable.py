@@ -16,6 +16,11 @@ INSERT INTO unreadable SELECT * FROM json_populate_recordset(NULL::unreadable, $
 SHOWN: Final = """
 SELECT position, at, subject, named, reason FROM live.unreadable WHERE position > $1 ORDER BY position LIMIT $2
 """
+PASSED_OVER: Final = """
+SELECT DISTINCT ON (named, reason) position, named FROM unreadable WHERE reason <> $1
+ORDER BY named, reason, position DESC LIMIT 100
+"""
+PARKED: Final = "its values are beyond what the tables hold"
 COUNTED: Final = "SELECT count(*) FROM live.unreadable"
 PAGE_MAX: Final = 1_000
 
@@ -44,14 +49,18 @@ async def write(conn: Connection, stretch: Stretch) -> None:
 async def park(conn: Connection, recorded: Recorded) -> None:
     """The table has a record whose values no table can hold."""
     named = type_of(type(recorded.event))
-    reason = "its values are beyond what the tables hold"
-    row = UnreadableRow(recorded.position, recorded.at, text(recorded.subject), named, reason)
+    row = UnreadableRow(recorded.position, recorded.at, text(recorded.subject), named, PARKED)
     await conn.execute(WRITE, as_json([row]))
 
 
 async def records(db: Pool | Connection, *, after: Position = START, limit: int = 100) -> list[UnreadableRow]:
     """The records from `after` on, oldest first."""
     return [UnreadableRow(*record) for record in await db.fetch(SHOWN, after, min(limit, PAGE_MAX))]
+
+
+async def passed_over(conn: Connection) -> list[tuple[Position, str]]:
+    """The last record of each kind that could not be read, and the type that it names."""
+    return [(position, named) for position, named in await conn.fetch(PASSED_OVER, PARKED)]
 
 
 async def count(db: Pool | Connection) -> int:

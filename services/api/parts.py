@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Annotated, Final, NamedTuple
 
+import asyncpg
 from fastapi import Depends, Query, Request, Response
 from prometheus_client import CollectorRegistry, disable_created_metrics
 
@@ -107,6 +108,13 @@ class Here:
                 "tables_absent",
                 "there are no tables yet: no projector has run",
                 "start one: muster serve projector",
+            ) from error
+        except asyncpg.UndefinedColumnError as error:
+            raise trouble(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                "tables_of_another_version",
+                "the tables are not those of this version",
+                "start its projector, which brings them up to date: muster serve projector",
             ) from error
 
     async def _caught_up(self, position: Position) -> None:

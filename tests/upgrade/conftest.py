@@ -1,0 +1,7 @@
+"""Cells, agents and tables as the tests of each part have them."""
+
+from tests.agent.conftest import agents, control
+from tests.projections.tables.conftest import clock, log, pool
+from tests.services.control.conftest import real
+
+__all__ = ["agents", "clock", "control", "log", "pool", "real"]

@@ -32,6 +32,15 @@ def restore(
     tables: Annotated[
         bool, typer.Option("--tables/--no-tables", help="Also the tables; without: they are left as they are.")
     ] = True,
+    beyond: Annotated[
+        int,
+        typer.Option(
+            "--beyond",
+            min=0,
+            metavar="CHAPTER",
+            help="The newest chapter of the log that was lost, if it was rolled since.",
+        ),
+    ] = 0,
 ) -> None:
     """Put a copy into servers that have no log yet: those of a data directory on which nothing runs, or as `backup`.
 
@@ -40,4 +49,4 @@ def restore(
     """
     from services.main.backup import run_restore
 
-    raise typer.Exit(run_restore(folder.resolve(), data_dir.resolve(), tables=tables))
+    raise typer.Exit(run_restore(folder.resolve(), data_dir.resolve(), tables=tables, beyond=beyond))

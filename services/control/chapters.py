@@ -37,8 +37,8 @@ LIMITS: Final = Limits()
 class Kept(msgspec.Struct, frozen=True):
     """The digest as it is saved."""
 
-    log_id: str
-    chain: Chain
+    log_id: str = ""
+    chain: Chain = Chain()
 
 
 class Asked(NamedTuple):
@@ -84,9 +84,9 @@ class Chapters:
 
         Raises `Unknown`.
         """
-        kept = self._kept(log_id)
-        if START < kept.position <= end and await _holds(reader, kept):
-            self.chain = kept
+        saved = kept(self._path.parent) if self._path is not None else Kept()
+        if saved.log_id == log_id and START < saved.chain.position <= end and await _holds(reader, saved.chain):
+            self.chain = saved.chain
         if self.chain.position >= to:
             return
         logger.info("chain_read_on", after=self.chain.position, to=to)
@@ -156,13 +156,6 @@ class Chapters:
                     if asked.chapter < e.chapter and not asked.rolled.done():
                         asked.rolled.set_result(Rolled(e.previous, recorded.position, gap_s))
 
-    def _kept(self, log_id: str) -> Chain:
-        try:
-            kept = msgspec.msgpack.decode(self._path.read_bytes(), type=Kept) if self._path is not None else None
-        except (FileNotFoundError, msgspec.MsgspecError):
-            kept = None
-        return kept.chain if kept is not None and kept.log_id == log_id else Chain()
-
     def _save(self, path: Path, kept: Kept) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh = path.with_suffix(".fresh")
@@ -171,6 +164,14 @@ class Chapters:
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(path)
+
+
+def kept(folder: Path) -> Kept:
+    """The digest as it was saved in the folder, of whatever log; of none where there is none that can be read."""
+    try:
+        return msgspec.msgpack.decode((folder / FILE).read_bytes(), type=Kept)
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return Kept()
 
 
 async def _holds(reader: Reader, chain: Chain) -> bool:

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, NamedTuple
 
 import msgspec
 
@@ -31,7 +31,7 @@ from runtime.stream_copy import Saved, names, restored, saving
 from services.main.found import migrate
 from services.main.local import CLOCK, read_running
 from services.main.parts import read
-from services.main.renewed import renewed
+from services.main.renewed import remembered, renewed
 from services.main.unfinished import EVENTS_PREFIX, clear_away, finish, unfinished
 from services.webhooks.schema import SCHEMA as WEBHOOKS
 
@@ -178,13 +178,21 @@ class _Durable:
 _durable = _Durable
 
 
-def run_restore(folder: Path, data_dir: Path, *, tables: bool) -> int:
+class Into(NamedTuple):
+    """Servers that a copy is put into."""
+
+    login: Login
+    dsn: str  # empty: no PostgreSQL
+    beyond: int = 0  # the newest chapter that anyone has seen of a log that was there
+
+
+def run_restore(folder: Path, data_dir: Path, *, tables: bool, beyond: int) -> int:
     """The exit code of `muster restore`: servers hold what the copy has, and the log goes on from there. Raises `Fault`."""
     configure(process="restore", level="error")
     manifest = read_manifest(folder)
     check_files(folder, manifest)
     began_s = CLOCK.monotonic()
-    goes_on = asyncio.run(_restore(folder, manifest, data_dir, tables=tables))
+    goes_on = asyncio.run(_restore(folder, manifest, data_dir, tables=tables, beyond=beyond))
     for line in lines_of(manifest, folder):
         say(line)
     say(
@@ -226,26 +234,27 @@ def check_files(folder: Path, manifest: Manifest) -> None:
             raise Fault("backup_damaged", f"{stream.name} is not what was copied.", "Take another copy.")
 
 
-async def _restore(folder: Path, manifest: Manifest, data_dir: Path, *, tables: bool) -> Position:
-    async with _servers(data_dir) as (login, dsn):
-        return await put_back(folder, manifest, login, dsn, tables=tables)
+async def _restore(folder: Path, manifest: Manifest, data_dir: Path, *, tables: bool, beyond: int) -> Position:
+    async with _servers(data_dir) as into:
+        wanted = into._replace(beyond=max(into.beyond, beyond))
+        return await put_back(folder, manifest, wanted, tables=tables)
 
 
-async def put_back(folder: Path, manifest: Manifest, login: Login, dsn: str, *, tables: bool) -> Position:
+async def put_back(folder: Path, manifest: Manifest, into: Into, *, tables: bool) -> Position:
     """Where the log goes on, now that the servers hold what the copy does. Raises `Fault`."""
-    connection = await connect(login, name="restore")
+    connection = await connect(into.login, name="restore")
     try:
         await clear_away(connection, [stream.name for stream in manifest.streams])
         if there := await names(connection, EVENTS_PREFIX):
             hint = "Restore into empty servers: a copy never replaces a log."
             raise Fault("log_exists", f"There is a log already: {', '.join(there)}.", hint)
-        if dsn and tables and manifest.tables:  # first, for these may be of another version
-            await _restore_tables(folder, manifest, dsn)
+        shown = await _tables_at(into.dsn) if into.dsn else START
+        if into.dsn and tables and manifest.tables:  # first, for these may be of another version
+            await _restore_tables(folder, manifest, into.dsn)
         for stream in manifest.streams:  # the first chapter is first
             await restored(connection, unfinished(stream.saved, manifest.cell), _pieces(_file_of(folder, stream.name)))
         await finish(connection)
-        beyond = await _tables_at(dsn) if dsn and not tables else START
-        return await renewed(login, manifest.cell, beyond=chapter_of(beyond))
+        return await renewed(into.login, manifest.cell, beyond=max(into.beyond, chapter_of(shown)))
     finally:
         await connection.close()
 
@@ -294,11 +303,11 @@ def settings_of(data_dir: Path) -> CopySettings:
 
 
 @asynccontextmanager
-async def _servers(data_dir: Path) -> AsyncIterator[tuple[Login, str]]:
+async def _servers(data_dir: Path) -> AsyncIterator[Into]:
     """The servers that the environment names, or those of `data_dir`, which run meanwhile."""
     given = read(CopySettings)
     if {"nats_urls", "postgres_dsn"} & given.model_fields_set:
-        yield given.login, given.postgres_dsn.get_secret_value()
+        yield Into(given.login, given.postgres_dsn.get_secret_value())
         return
     lock = FolderLock(data_dir)
     lock.take()
@@ -307,7 +316,7 @@ async def _servers(data_dir: Path) -> AsyncIterator[tuple[Login, str]]:
     try:
         await nats.start()
         await postgres.start()
-        yield nats.login("system"), postgres.dsn
+        yield Into(nats.login("system"), postgres.dsn, remembered(data_dir))
     finally:
         await postgres.stop()
         await nats.stop()

@@ -1,6 +1,7 @@
 """A restored log goes on in a chapter of its own: no position in it was ever one of what came after the copy."""
 
 from contextlib import aclosing
+from pathlib import Path
 from typing import Final
 
 from events.base import START, Position, chapter_of
@@ -11,6 +12,7 @@ from events.log.append import JetStreamLog
 from events.log.port import LogFault, Roll
 from runtime.fault import Fault
 from runtime.nats import Login, connect
+from services.control.chapters import kept
 from services.main.local import CLOCK
 
 BY: Final = "restore"
@@ -36,6 +38,12 @@ async def renewed(login: Login, cell: str, *, beyond: int) -> Position:
         return opened
     finally:
         await connection.close()
+
+
+def remembered(data_dir: Path) -> int:
+    """The newest chapter that control planes and nodes whose data are in the directory have seen; 0: they saw none."""
+    seen = [Position(int(file.read_bytes() or b"0")) for file in data_dir.glob("nodes/*/as_of")]
+    return max(map(chapter_of, (kept(data_dir / "control").chain.position, *seen)))
 
 
 async def _read(log: JetStreamLog, chain: Chain | None = None) -> tuple[Chain, str]:

@@ -36,13 +36,14 @@ def test_a_cluster_is_put_back_from_a_copy(breaker: User) -> None:
     said = user.ok("backup", "copy")
     assert "log " in said.out
     assert "tables " in said.out
+    user.ok("log", "roll")
     lost = user.submit(LONG | {"gpus": 4})
     eventually(lambda: user.state(lost) == "running", "the job after the copy runs")
     assert user.down() == 0
     for part in ("nats", "postgres"):
         shutil.rmtree(user.data_dir / part)
 
-    assert "goes on at 2:1" in user.ok("restore", "copy").out
+    assert "goes on at 3:1" in user.ok("restore", "copy").out
     assert user.muster("restore", "copy").code != 0, "a log is never replaced"
     user.up()
 

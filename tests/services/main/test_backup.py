@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from pydantic import SecretStr
 
-from events.base import Recorded, chapter_of
+from events.base import Recorded, chapter_of, position_of
 from events.chain import Chain, extended
 from events.chapter import ChapterClosed, ChapterOpened
 from events.log.append import JetStreamLog
@@ -25,9 +25,10 @@ from runtime.fault import Fault
 from runtime.nats import connect
 from runtime.postgres import create_pool
 from runtime.settings import CopySettings
-from services.main.backup import Manifest, check_files, copied, lines_of, put_back, read_manifest
+from services.control.chapters import Kept
+from services.main.backup import Into, Manifest, check_files, copied, lines_of, put_back, read_manifest
 from services.main.found import found_log, migrate
-from services.main.renewed import BY
+from services.main.renewed import BY, remembered
 from services.main.tables import read_all
 from tests.events.log.rigs import started, submitted
 
@@ -126,7 +127,7 @@ async def test_a_copy_in_other_servers_is_the_log_and_the_tables(cell: Cell, emp
     async with cell.log() as log:
         lost = await log.record([started("after-the-copy")])
 
-    goes_on = await put_back(tmp_path / "copy", manifest, empty.nats.login("system"), empty.dsn, tables=True)
+    goes_on = await put_back(tmp_path / "copy", manifest, Into(empty.nats.login("system"), empty.dsn), tables=True)
 
     after = await records_of(empty)
     assert after[: len(before)] == before
@@ -158,7 +159,7 @@ async def test_tables_that_show_more_than_a_restored_log_are_noticed(
     await shown(cell)
     survivor = Cell(empty.nats, cell.dsn)
 
-    await put_back(tmp_path / "copy", manifest, empty.nats.login("system"), cell.dsn, tables=False)
+    await put_back(tmp_path / "copy", manifest, Into(empty.nats.login("system"), cell.dsn), tables=False)
 
     with pytest.raises(Fault) as noticed:
         await shown(survivor)
@@ -171,7 +172,7 @@ async def test_a_log_is_never_replaced(cell: Cell, tmp_path: Path) -> None:
     before = await records_of(cell)
 
     with pytest.raises(Fault) as refused:
-        await put_back(tmp_path / "copy", manifest, cell.nats.login("system"), cell.dsn, tables=True)
+        await put_back(tmp_path / "copy", manifest, Into(cell.nats.login("system"), cell.dsn), tables=True)
 
     assert refused.value.code == "log_exists"
     assert await records_of(cell) == before
@@ -224,20 +225,51 @@ async def test_a_restore_that_stopped_in_the_middle_left_no_log_and_is_done_agai
     login = empty.nats.login("system")
     last.write_bytes(whole[: len(whole) // 2])  # the server has taken a part of it when it notices
     with pytest.raises(Fault):
-        await put_back(tmp_path / "copy", manifest, login, empty.dsn, tables=True)
+        await put_back(tmp_path / "copy", manifest, Into(login, empty.dsn), tables=True)
     for again in (found_log(login, StreamSettings(logs_bytes=1 << 20)), founded(empty)):
         with pytest.raises((Fault, Unfit)) as refused:
             await again
         assert refused.value.code == "restore_unfinished"
     last.write_bytes(whole)
 
-    goes_on = await put_back(tmp_path / "copy", manifest, login, empty.dsn, tables=True)
+    goes_on = await put_back(tmp_path / "copy", manifest, Into(login, empty.dsn), tables=True)
 
     after = await records_of(empty)
     assert after[: len(before)] == before
     assert [type(recorded.event) for recorded in after[len(before) :]] == [ChapterClosed, ChapterOpened]
     assert chapter_of(goes_on) == 3
     assert (await founded(empty)).end == goes_on
+
+
+@pytest.mark.parametrize("by", ["node", "control", "tables", "operator"])
+async def test_a_restored_log_goes_on_behind_every_chapter_that_was_seen(
+    cell: Cell, empty: Cell, tmp_path: Path, by: str
+) -> None:
+    """The log that was lost was rolled after the copy: what was seen of it is never met again, whoever saw it."""
+    manifest = await written(cell, tmp_path / "copy")
+    data_dir, seen = tmp_path / "data", position_of(4, 60)
+    (data_dir / "nodes" / "node-1").mkdir(parents=True)
+    (data_dir / "control").mkdir()
+    into, beyond = Into(empty.nats.login("system"), empty.dsn), 0
+    match by:
+        case "node":
+            (data_dir / "nodes" / "node-1" / "as_of").write_bytes(b"%020d" % seen)
+        case "control":
+            (data_dir / "control" / "log.chain").write_bytes(msgspec.msgpack.encode(Kept("x", Chain(position=seen))))
+        case "tables":
+            await migrate(empty.dsn)
+            pool = await create_pool(empty.dsn, name="test", size_max=1)
+            await pool.execute("INSERT INTO live.projection_position (log_id, position, at, fold) "
+                               "VALUES ('x', $1, now(), 1)", seen)  # fmt: skip
+            pool.terminate()
+        case _:
+            beyond = chapter_of(seen)
+
+    wanted = into._replace(beyond=max(remembered(data_dir), beyond))
+    goes_on = await put_back(tmp_path / "copy", manifest, wanted, tables=True)
+
+    assert chapter_of(goes_on) == 5
+    assert audit(await records_of(empty)) == []
 
 
 async def founded(cell: Cell) -> Founded:

@@ -325,9 +325,7 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     estimate: str = ""  # one sentence about that
     account: str = ""  # that pays for it; empty: nobody charges it, or none may be charged
     reserves_micro: int | None = None  # micro-credits that are reserved for its run, or will be before it may run
-    has_micro: int | None = (
-        None  # micro-credits that the account can still pay; None: nobody pays, or there is no bound
-    )
+    has_micro: int | None = None  # micro-credits that the account can still pay; None: nobody pays, or no bound
     short_micro: int = 0  # of what is to be reserved, what the account cannot pay now
     charge: str = ""  # how `reserves_micro` is worked out
 

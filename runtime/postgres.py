@@ -27,6 +27,7 @@ AWAY: Final = (  # what a reader meets while the server is down, starting, stopp
     asyncpg.InsufficientResourcesError,
 )
 ABSENT: Final = (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError)  # the tables are not made yet
+OUTDATED: Final = (asyncpg.UndefinedColumnError,)  # the tables are of another version
 PASSING: Final = (  # what ends a transaction that may well be begun again
     *AWAY,
     *ABSENT,

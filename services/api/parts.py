@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Annotated, Final, NamedTuple
 
-import asyncpg
 from fastapi import Depends, Query, Request, Response
 from prometheus_client import CollectorRegistry, disable_created_metrics
 
@@ -18,7 +17,7 @@ from projections.tables import projection_position
 from projections.tables.waiting import Shown
 from runtime.clock import Clock
 from runtime.nats import Connection
-from runtime.postgres import ABSENT, AWAY, Pool
+from runtime.postgres import ABSENT, AWAY, OUTDATED, Pool
 from runtime.postgres import Connection as Session
 from services.api.age import note
 from services.api.costs import Markets
@@ -109,7 +108,7 @@ class Here:
                 "there are no tables yet: no projector has run",
                 "start one: muster serve projector",
             ) from error
-        except asyncpg.UndefinedColumnError as error:
+        except OUTDATED as error:
             raise trouble(
                 HTTPStatus.SERVICE_UNAVAILABLE,
                 "tables_of_another_version",

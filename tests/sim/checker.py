@@ -133,6 +133,8 @@ class Checker:
             self.trace.broke("nothing is released that is held", f"{e.run_id} on {e.node_id}: {sorted(held)}")
 
     def _clean(self, _recorded: Recorded, e: GpusFoundClean) -> None:
+        if self.superseded(e.node_id, e.node_epoch):
+            return  # late: it changes nothing
         for rank in self.machines[e.node_id].living:
             if rank.epoch != e.node_epoch and set(rank.gpus) & set(e.gpu_uuids):
                 self.trace.broke("clean means free", f"{e.node_id}: rank {rank.rank} of {rank.run_id} lives")

@@ -339,6 +339,7 @@ class Faults:
 KINDS: Final = (
     Kind("storm", 15.0, Faults.storm),
     Kind("cut", 12.0, Faults.cut),
+    Kind("echo", 1.0, lambda faults: faults.world.echo()),
     Kind("outage", 40.0, Faults.outage, 0.2),
     Kind("deaf", 15.0, Faults.deaf),
     Kind("crash", 6.0, lambda faults: faults.crash(faults.any_part())),

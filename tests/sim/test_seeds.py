@@ -9,7 +9,7 @@ import pytest
 
 from tests.sim.run import run
 
-SEEDS = range(12)
+SEEDS = range(10)
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 

@@ -104,6 +104,8 @@ class Users:
             except Silence:
                 await asyncio.sleep(self._random.uniform(0.2, 2.0))
                 continue
+            if isinstance(answer, Refused) and answer.code is RefusalCode.INVALID:
+                self._trace.broke("what is right is taken", f"{what}: {answer}")
             if isinstance(answer, Accepted) or answer.code not in AGAIN:
                 code = "accepted" if isinstance(answer, Accepted) else f"{answer.code}: {answer.message}"
                 self._trace.note("user", what, answer=code, job=getattr(answer, "job_id", ""))

@@ -1,5 +1,7 @@
 """A cluster in a bottle: machines with agents, planes, gates, servers and users, made from a seed."""
 
+from collections import deque
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -20,6 +22,7 @@ from tests.sim.store import Store
 from tests.sim.trace import Trace
 from tests.sim.users import ACCOUNTS, TEAMS, Users
 
+JOINS: Final = b"musterbook.node.joined"
 SUSPECT_S: Final = 4.0
 LOST_S: Final = 12.0
 
@@ -48,6 +51,7 @@ class World:
         self.aparts = [Apart(self.store, "dispatcher")] if self.random.random() < 0.3 else []
         self.checker.steady = self._steady
         self.hosts = [self._host(number, disk) for number in range(self._some(3, 6))]
+        self.reports: deque[tuple[NodeId, bytes]] = deque(maxlen=100)  # the last that gates were sent
         self.users = Users(self.store, self, self.trace, self.random, self.plans)
 
     @property
@@ -128,7 +132,7 @@ class World:
         queues = (("red",), ("green",))
         accounts = [{"name": name, "queues": list(of)} for name, of in zip(ACCOUNTS, queues, strict=True)]
         self.users.operate("set_accounts", document={"accounts": accounts}, replaces=None)
-        prices = {"prices": {"*": self.random.choice(("1", "3.6"))}, "step": self.random.choice((0, 1))}
+        prices = {"gpu_hour": {"*": self.random.choice(("1", "36"))}, "step": self.random.choice((0, 1))}
         self.users.operate("set_prices", document={"lists": [prices]}, replaces=None)
         for name in ACCOUNTS:
             self.users.give(name, self.random.choice(("0.2", "5", "50")))
@@ -142,7 +146,20 @@ class World:
 
     async def report(self, node_id: NodeId, payload: bytes) -> Answer:
         """See `host.Servers`."""
+        if JOINS not in payload:  # of two joinings the later counts: one that is late takes its node from who is there
+            self.reports.append((node_id, payload))
         return await self._gate().report(node_id, payload)
+
+    def echo(self) -> None:
+        """A report of a while ago comes once more, to any gate: reports are true, and come late or twice."""
+
+        async def again() -> None:
+            with suppress(Silence):
+                await self._gate().report(*said)
+
+        if self.reports:
+            said = self.random.choice(self.reports)
+            self.network.background(again())
 
     async def ask(self, team: TeamId, payload: bytes) -> Answer:
         """See `users.Doors`."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
@@ -70,9 +71,12 @@ class Founded(NamedTuple):
     server: str  # version
 
 
-async def found(nc: Client, settings: StreamSettings, *, log_id: Callable[[], str] = lambda: uuid4().hex) -> Founded:
+async def found(
+    nc: Client, settings: StreamSettings, *, log_id: Callable[[], str] = lambda: uuid4().hex, trial: bool = False
+) -> Founded:
     """The cell has its streams, and its log a first record. Several may do this at once, and again at every start.
 
+    A server that is slow to answer is asked again. `trial`: see `check`.
     Raises `Unfit` where a stream is there with other settings, `Unknown` when the server did not answer in time.
     """
     way = NatsWay(nc)
@@ -81,13 +85,16 @@ async def found(nc: Client, settings: StreamSettings, *, log_id: Callable[[], st
             for config in wanted(settings):
                 await create(way, config)
             await _first_record(nc, settings, log_id)
+            while True:
+                with suppress(Unknown):
+                    return await check(nc, settings, trial=trial)
+                await asyncio.sleep(FOUND_EVERY_S)
     except TimeoutError as error:
         raise Unknown(
             f"The streams were not there after {FOUND_S:.0f} s.",
             code="log_away",
             hint="Are enough servers up, and does every stream have a leader?",
         ) from error
-    return await check(nc, settings)
 
 
 async def check(nc: Client, settings: StreamSettings, *, trial: bool = False) -> Founded:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from events.base import START
 from events.log.append import JetStreamLog
 from events.log.port import Conflict, Log, LogFault
-from events.log.streams import StreamSettings, check, check_servers, found
+from events.log.streams import StreamSettings, check_servers, found
 from events.policy import PolicySet
 from projections.tables.schema import LIVE, create
 from runtime.fault import Fault
@@ -24,8 +24,7 @@ async def found_log(login: Login, settings: StreamSettings) -> str:
     """The id of the cell's log, which is there with all that belongs to it. Raises `Fault`."""
     connection = await connect(login, name="founding")
     try:
-        await found(connection, settings)
-        return (await check(connection, settings, trial=True)).log_id
+        return (await found(connection, settings, trial=True)).log_id
     except LogFault as fault:
         raise Fault(fault.code, str(fault), fault.hint) from fault
     finally:

@@ -8,7 +8,9 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+import nats.errors
 import pytest
+from nats.aio.msg import Msg
 
 from events.base import position_of
 from events.log.append import JetStreamLog
@@ -52,6 +54,32 @@ async def test_founding_is_done_once(nats_connection: Connection) -> None:
     assert {f.log_id for f in (*others, again)} == {first.log_id}
     assert again.end == position_of(1, 1)
     assert await check(nats_connection, SETTINGS, trial=True) == again
+
+
+class Slow:
+    """A connection by which the first answer to each kind of question does not come in time."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.late: set[str] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    async def request(self, subject: str, *args: Any, **how: Any) -> Msg:
+        """See `Client`."""
+        if subject in self.late or not subject.startswith("$JS.API"):
+            return await self._connection.request(subject, *args, **how)
+        self.late.add(subject)
+        raise nats.errors.TimeoutError
+
+
+async def test_founding_asks_a_server_that_is_slow_again(nats_connection: Connection) -> None:
+    """A machine that is busy at its start: whatever is not answered in time at first."""
+    slow = Slow(nats_connection)
+    founded = await found(slow, SETTINGS, trial=True)  # type: ignore[arg-type]  # as good as one
+    assert founded == await check(nats_connection, SETTINGS)
+    assert {"$JS.API.INFO", "$JS.API.STREAM.MSG.GET.EVENTS_0001"} <= slow.late
 
 
 @pytest.mark.cluster

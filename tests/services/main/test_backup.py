@@ -227,9 +227,8 @@ async def test_a_restore_that_stopped_in_the_middle_left_no_log_and_is_done_agai
     with pytest.raises(Fault):
         await put_back(tmp_path / "copy", manifest, Into(login, empty.dsn), tables=True)
     for again in (found_log(login, StreamSettings(logs_bytes=1 << 20)), founded(empty)):
-        with pytest.raises((Fault, Unfit)) as refused:
+        with pytest.raises((Fault, Unfit), match="in part"):
             await again
-        assert refused.value.code == "restore_unfinished"
     last.write_bytes(whole)
 
     goes_on = await put_back(tmp_path / "copy", manifest, Into(login, empty.dsn), tables=True)

@@ -143,7 +143,11 @@ async def _control(stop: Stop, *, dispatches: bool) -> None:
         snapshots = Snapshots(settings.data_dir / "control", CLOCK, every_s=settings.snapshot_every_s)
         cluster = await snapshots.restore(reader, log_id=founded.log_id, end=founded.end)
         lease = Lease(
-            connection, instance=instance, ttl_s=settings.lease_s, clock=CLOCK, wanted=lambda: plane.may_lead(founded.end)
+            connection,
+            instance=instance,
+            ttl_s=settings.lease_s,
+            clock=CLOCK,
+            wanted=lambda: plane.may_lead(founded.end),
         )
         log = JetStreamLog(connection, settings.cell, source=f"control/{instance}", reader=reader)
         plane = ControlPlane(log, cluster, lease, CLOCK, name=Name(instance, version("musterbook")))

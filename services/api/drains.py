@@ -90,6 +90,10 @@ def _retire(node_ids: tuple[NodeId, ...], body: RetireBody, here: Here, trace: s
 
 def _maintain(node_ids: tuple[NodeId, ...], body: MaintainBody, here: Here, trace: str) -> Maintain | CancelMaintenance:
     if body.cancel:
+        if body.starts is not None or body.ends is not None:
+            raise _invalid(
+                "cancel: of a window that has a start or an end; say one of both", "a window is planned, or cancelled"
+            )
         return CancelMaintenance(node_ids=node_ids, window=body.window, reason=body.reason, trace=trace)
     if body.starts is None or body.ends is None:
         raise _invalid(f"{'ends' if body.starts else 'starts'}: is missing: a window is from one moment to another")

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, StrictInt
 
 from services.api.schemas import POSITION, Taken
 from services.gate.gate import REASON_MAX
@@ -52,7 +52,7 @@ class Gpu(BaseModel):
 class ReturnBody(Taken):
     """Which GPUs of a node are sound."""
 
-    gpus: Annotated[list[int | str], Field(max_length=GPUS_MAX)] = Field(
+    gpus: Annotated[list[StrictInt | str], Field(max_length=GPUS_MAX)] = Field(
         [], description="Slots or UUIDs; none: all that are out."
     )
     reason: str = Field("", max_length=REASON_MAX)

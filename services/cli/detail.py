@@ -3,14 +3,25 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from services.cli import credit_detail
+from services.cli import credit_detail, silence_detail
 from services.cli.table import counted, parse_time
 
 NAMED_MAX: Final = 8  # nodes or runs that a line names; of the rest, how many
 DETAILS: Final = (
     "run_id",
     "node_id",
+    "gpu_uuid",
+    "signal",
     "code",
+    "ended",
+    "action",
+    "rule",
+    "held_back",
+    "means",
+    "window",
+    "starts",
+    "ends",
+    "deadline",
     "cause",
     "category",
     "reason",
@@ -114,4 +125,5 @@ TOLD: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
     "node.described": _described,
     "queues.set": _queues,
     **credit_detail.TOLD,
+    **silence_detail.TOLD,
 }

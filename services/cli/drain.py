@@ -144,6 +144,8 @@ def _say(word: str, wanted: Wanted, body: dict[str, Any], *, as_json: bool, api_
     with connect(api_url) as client:
         for names in in_parts(wanted.found(client)):
             headers = {"Muster-Operator": operator()}
+            if body.get("cancel"):
+                _warn(client, names, body["window"])
             answer = client.post(f"/nodes/{word}", {"nodes": names, **body}, thing=word, headers=headers)
             if as_json:
                 print(json.dumps(answer))
@@ -152,6 +154,18 @@ def _say(word: str, wanted: Wanted, body: dict[str, Any], *, as_json: bool, api_
             at = f"at position {shown(answer['position'])}"
             done = "was so already: nothing was written" if answer["repeated"] else at
             say(f"{word}: {counted(len(answer['nodes']), 'node')}, {done}")
+
+
+def _warn(client: Client, names: list[str], window: str) -> None:
+    """A window that none of the nodes has may be misspelt: that is said, with those that they have."""
+    planned = {
+        str(one["window"])
+        for node in client.get("/nodes", thing="nodes")["nodes"]
+        if node["node_id"] in names
+        for one in node["windows"]
+    }
+    if window not in planned:
+        say(f"maintain: no window {window!r} is planned there; there is {', '.join(sorted(planned)) or 'none'}")
 
 
 def _tell(client: Client, answer: dict[str, Any]) -> None:

@@ -46,11 +46,17 @@ def waits_for(node: Document, now: datetime) -> str:
     if drain.get("drained_at"):
         return ""
     runs, gpus = int(node.get("runs") or 0), int(node.get("gpus_used") or 0)
-    held = f"{counted(runs, 'run')}, {counted(gpus, 'GPU')}" if runs else "no run; its GPUs are being cleaned"
+    held = f"{counted(runs, 'run')}, {counted(gpus, 'GPU')}" if runs else _left(node)
     deadline = parse_time(drain.get("deadline"))
     if deadline is None or not runs:
         return held
     return f"{held}, until {clock(deadline, now)}" if deadline > now else f"{held}, told to stop"
+
+
+def _left(node: Document) -> str:
+    """What holds a node on which no run is."""
+    unclean = int(node.get("gpus_out") or 0) - int(node.get("gpus_sick") or 0)
+    return "no run; its GPUs are being cleaned" if unclean > 0 else "nothing"
 
 
 def window_in_words(window: Document, now: datetime) -> str:

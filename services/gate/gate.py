@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import unicodedata
 from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -287,7 +288,10 @@ def _text_problem(trace: str, reason: str = "") -> Refused | None:
         return invalid(f"trace: has {len(trace)} characters, {TRACE_MAX} is the most")
     if len(reason) > REASON_MAX:
         return invalid(f"reason: has {len(reason)} characters, {REASON_MAX} is the most")
-    return None
+    odd = next(
+        (mark for mark in reason if unicodedata.category(mark) == "Cc"), ""
+    )  # it is shown on terminals, in a line
+    return invalid(f"reason: has {odd!r}, which is no text; say it in one line") if odd else None
 
 
 def _not_found(team: TeamId, ask: Cancel | Resume, hint: str) -> Refused:

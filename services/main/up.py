@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import httpx
 
@@ -282,7 +282,7 @@ class Up:
                 nodes = (await client.get("/v1/nodes")).json()["nodes"]
             except (httpx.TransportError, ValueError, KeyError):
                 nodes = []
-            ready = {str(node["node_id"]) for node in nodes if node["state"] == "up" and not node["gpus_out"]}
+            ready = {str(node["node_id"]) for node in nodes if is_there(node)}
             missing = [node_id for node_id in self._plan.node_ids if node_id not in ready]
             if not missing or CLOCK.monotonic() > within_s:
                 return missing
@@ -310,6 +310,12 @@ def _part(*names: str) -> Sequence[str]:
 
 def _how(exit_code: int) -> str:
     return f"signal {signal.Signals(-exit_code).name}" if exit_code < 0 else f"exit code {exit_code}"
+
+
+def is_there(node: dict[str, Any]) -> bool:
+    """Whether there is nothing to wait for: its GPUs are in the pool, or out by a verdict; or it is gone for good."""
+    retired = node["standing"] == "retired"
+    return retired or (node["state"] == "up" and bool(node["gpus_out"] <= node["gpus_sick"]))
 
 
 async def _ready(client: httpx.AsyncClient) -> bool:

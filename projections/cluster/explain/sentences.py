@@ -21,6 +21,7 @@ from projections.cluster.state import Cluster
 NAMED_MAX: Final = 5  # jobs, nodes or types in one sentence
 WAIT: Final = "wait"
 LESS: Final = "ask for fewer GPUs"
+SICK: Final = "see what returns those that are out (muster nodes)"
 BORROWING: Final = "borrowing_limit"
 KEEPS_AWAY: Final = frozenset({HoldCode.NO_ROOM, HoldCode.SCATTERED, HoldCode.PROMISED})
 
@@ -128,7 +129,15 @@ def _no_such_node(case: Case) -> tuple[str, str]:
 def _exceeds_cluster(case: Case) -> tuple[str, str]:
     total, nodes = case.have["gpus_total"], case.have["nodes"]
     message = f"needs {case.job.shape}; all nodes together have {total}, free or not ({count(nodes, 'node')})"
-    return message, f"{LESS}, or add nodes"
+    if not (sick := _sick(case)):
+        return message, f"{LESS}, or add nodes"
+    return f"{message}, and {sick} more that health has taken out", f"{SICK}, or {LESS}"
+
+
+def _sick(case: Case) -> int:
+    """GPUs that would do, if health had not taken them out."""
+    nodes = (node for node in case.cluster.nodes.values() if node.sick and not node.fitness.retired)
+    return sum((node.present & node.sick).bit_count() for node in nodes if accepts(case.job.shape, node.gpu_type))
 
 
 def _exceeds_domain(case: Case) -> tuple[str, str]:

@@ -112,6 +112,7 @@ WRONG: list[tuple[str, dict[str, Any], int, str]] = [
     (f"/{NODE}/drain", {"nodes": [NODE], "reason": "fan"}, 422, "the address names the node"),
     ("/nod-1/drain", {"reason": "fan"}, 404, "no node 'nod-1' has ever joined"),
     (f"/{NODE}/maintain", {"window": "w", "starts": "1h"}, 422, "ends: is missing"),
+    (f"/{NODE}/maintain", {"window": "w", "starts": "1h", "ends": "2h", "cancel": True}, 422, "cancel: "),
     (f"/{NODE}/maintain", {"window": "w", "starts": "2h", "ends": "1h"}, 422, "ends: must be after starts"),
     (f"/{NODE}/maintain", {"window": "a b", "starts": "1h", "ends": "2h"}, 422, "window: "),
 ]

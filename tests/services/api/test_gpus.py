@@ -64,6 +64,7 @@ async def test_what_is_not_there_is_not_returned(cell: Cell) -> None:
     for path, body, status, code, hint in (
         (f"nodes/{NODE}", {"gpus": [7]}, 404, "gpu_not_found", "it has slots 0 to 1"),
         (f"nodes/{NODE}", {}, 409, "nothing_out", "name one to say that it is sound before it is taken out"),
+        (f"nodes/{NODE}", {"gpus": [True]}, 422, "invalid", ""),
         ("nodes/nod-1", {}, 404, "node_not_found", "did you mean node-1?"),
     ):
         problem = (await cell.http.post(f"/v1/{path}/gpus/return", json=body)).json()

@@ -48,6 +48,19 @@ CASES: list[tuple[str, dict[str, Any], str]] = [
     ("node.checkpoint_saved", {"run_id": "jx-1", "number": 40}, "checkpoint 40 of jx-1 is safe"),
     ("node.described", {"labels": {"rack": "r1"}, "taints": ["old"]}, "rack=r1; taints old"),
     ("node.cordoned", {"node_id": "n1", "reason": "fan"}, "node_id=n1 reason=fan"),
+    (
+        "gpu.judged",
+        {
+            "node_id": "n1",
+            "gpu_uuid": "GPU-1",
+            "signal": "xid",
+            "code": 95,
+            "action": "reset",
+            "rule": "xid 95",
+            "held_back": False,
+        },
+        "node_id=n1 gpu_uuid=GPU-1 signal=xid code=95 action=reset rule=xid 95",
+    ),
     ("queues.set", {"queues": [{}, {}]}, "2 queues"),
 ]
 

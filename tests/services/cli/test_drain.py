@@ -50,8 +50,12 @@ def nodes(**changed: Any) -> tuple[int, Any]:
             "n1  draining  3 runs, 8 GPUs, told to stop\n",
         ),
         (
-            {"standing": "draining", "state": "lost", "drain": DRAIN, "runs": 0},
+            {"standing": "draining", "state": "lost", "drain": DRAIN, "runs": 0, "gpus_out": 8, "gpus_sick": 2},
             "n1  lost, draining  no run; its GPUs are being cleaned\n",
+        ),
+        (
+            {"standing": "draining", "drain": DRAIN, "runs": 0, "gpus_out": 2, "gpus_sick": 2},
+            "n1  draining  nothing\n",
         ),
         ({"standing": "drained", "drain": DRAIN | {"drained_at": "2026-01-01T11:00:00Z"}}, "n1  drained\n"),
     ],
@@ -82,9 +86,18 @@ def test_maintenance_is_planned_in_local_time_and_cancelled(network: Network) ->
     assert (body["window"], body["ends"]) == ("fans", "3h")
     assert body["starts"].startswith("2099-01-02T14:00:00")
     assert len(body["starts"]) > len("2099-01-02T14:00:00")
-    network.answers[:] = [(200, SAID), nodes()]
+    network.answers[:] = [nodes(windows=[WINDOW]), (200, SAID), nodes()]
     ask(network, "maintain", "n1", "--cancel", "fans")
-    assert network.asked[2] == ("/v1/nodes/maintain", {"nodes": ["n1"], "window": "fans", "reason": "", "cancel": True})
+    assert network.asked[3] == ("/v1/nodes/maintain", {"nodes": ["n1"], "window": "fans", "reason": "", "cancel": True})
+
+
+@pytest.mark.parametrize(("window", "warned"), [("fans", False), ("fan", True)])
+def test_cancelling_a_window_that_nobody_planned_is_pointed_out(network: Network, window: str, warned: bool) -> None:
+    """It is done all the same: the list may be older than the plan."""
+    network.answers.extend([nodes(windows=[WINDOW]), (200, SAID), nodes()])
+    done = CliRunner().invoke(app, ["node", "maintain", "n1", "--cancel", window, "--api-url", network.url])
+    assert done.exit_code == 0
+    assert ("no window 'fan' is planned there; there is fans" in done.stderr) is warned
 
 
 @pytest.mark.parametrize(

@@ -289,6 +289,17 @@ async def test_a_wrong_ask_leaves_no_trace(
     assert await log.end() == before
 
 
+@pytest.mark.parametrize("odd", ["\n", "\x1b[31m", "\x00", "\x7f", "\x9b"])
+async def test_a_reason_is_one_line_of_text(gate: Gate, log: SlowLog, odd: str) -> None:
+    """Others read it on their terminals, which obey such characters."""
+    job_id = accepted(await gate.submit(TEAM, ask(), BY)).job_id
+    before = await log.end()
+    no = refused(await gate.cancel(TEAM, Cancel(job_id=job_id, reason=f"a{odd}b"), BY))
+    assert (no.code, no.message.partition(":")[0]) == (RefusalCode.INVALID, "reason")
+    assert await log.end() == before
+    accepted(await gate.cancel(TEAM, Cancel(job_id=job_id, reason="größer\u00a0als ✓"), BY))
+
+
 async def test_a_cancel_is_recorded_once(gate: Gate, log: SlowLog) -> None:
     """Again it is accepted, and nothing is added."""
     job_id = accepted(await gate.submit(TEAM, ask(), BY)).job_id

@@ -13,7 +13,7 @@ from runtime.fault import Fault
 from runtime.nats import connect
 from runtime.stopping import Stop
 from services.main.local import CLOCK
-from services.main.up import Plan, Up
+from services.main.up import Plan, Up, is_there
 
 
 async def test_a_port_that_was_asked_for_and_is_taken_is_refused(tmp_path: Path) -> None:
@@ -111,6 +111,22 @@ async def test_a_node_that_does_not_join_is_named_and_the_rest_goes_on(
     assert f"node-1 has not joined; its log is {other}/logs/node-1.log" in told
     assert not any("node-2 has not" in line for line in told)
     assert any(line.startswith("ready: 1 simulated node") for line in told)
+
+
+@pytest.mark.parametrize(
+    ("changed", "there"),
+    [
+        ({}, True),
+        ({"gpus_out": 1}, False),  # not found clean yet
+        ({"gpus_out": 1, "gpus_sick": 1}, True),
+        ({"gpus_out": 2, "gpus_sick": 1}, False),
+        ({"state": "lost"}, False),
+        ({"state": "lost", "standing": "retired"}, True),
+    ],
+)
+def test_a_node_is_there_once_its_gpus_are_in_use_or_out_for_good(changed: dict[str, object], there: bool) -> None:
+    """After a restart those that are sick stay out, and a retired node does not come: that is waited for in vain."""
+    assert is_there({"state": "up", "standing": "open", "gpus_out": 0, "gpus_sick": 0} | changed) is there
 
 
 async def test_a_team_is_told_how_to_connect(tmp_path: Path) -> None:

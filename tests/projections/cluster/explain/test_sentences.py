@@ -7,9 +7,12 @@ from pathlib import Path
 import pytest
 
 from events.ask import Basis, Outcome, Tier
+from events.gpu import GpuSignal
 from events.job import HoldCode
 from projections.cluster.explain.reason import tier_of
 from projections.cluster.explain.sentences import SENTENCES, count, some, time_of
+from projections.cluster.explain.why import explain
+from tests.services.health.ward import Ward
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "why.md"
 
@@ -53,3 +56,14 @@ def test_long_lists_and_far_moments_are_said_briefly() -> None:
     now = datetime(2026, 1, 1, 12, tzinfo=UTC)
     assert time_of(now, now) == "12:00:00 UTC"
     assert time_of(now + timedelta(days=1), now) == "2026-01-02 12:00:00 UTC"
+
+
+def test_what_would_hold_a_job_but_for_its_health_is_said() -> None:
+    """Whoever reads that the cluster is too small would else buy nodes."""
+    world = Ward({"n1": 4})
+    world.signal(0, "n1-0", GpuSignal.MISSING)
+    world.judge()
+    why = explain(world.cluster, world.submit("job", 4), at=world.at)
+    assert why.code == HoldCode.EXCEEDS_CLUSTER
+    assert why.message.endswith("have 3, free or not (1 node), and 1 more that health has taken out")
+    assert why.next_action == "see what returns those that are out (muster nodes), or ask for fewer GPUs"

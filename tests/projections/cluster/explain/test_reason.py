@@ -228,7 +228,9 @@ def nodes_unwell() -> Shown:
     world.add(NodeSuspected(at=world.at, node_id=node.node_id, node_epoch=node.epoch, silent_s=31.0))
     world.add(NodeCordoned(at=world.at, node_id=NodeId("n2")))
     job = admit(world, world.submit("job", 16))
-    return Shown(world, job, "needs 16 GPUs; 2 of 3 nodes are suspect, lost, cordoned or drained", {"basis": Basis.UNKNOWN})
+    return Shown(
+        world, job, "needs 16 GPUs; 2 of 3 nodes are suspect, lost, cordoned or drained", {"basis": Basis.UNKNOWN}
+    )
 
 
 def no_room() -> Shown:

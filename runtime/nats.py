@@ -18,8 +18,8 @@ from runtime.logging import get_logger
 
 logger = get_logger(__name__)
 
-PING_EVERY_S: Final = 5
-PINGS_OUTSTANDING_MAX: Final = 2  # so a connection that died silently is noticed within 15 s
+PING_EVERY_S: Final = 2
+PINGS_OUTSTANDING_MAX: Final = 2  # so a connection that died silently is noticed within 6 s
 CONNECT_WITHIN_S: Final = 20.0
 CONNECT_TRY_S: Final = 2
 RECONNECT_FIRST_S: Final = 0.05

@@ -56,6 +56,16 @@ async def test_a_server_that_does_not_answer_in_time_breaks_nothing(
     assert (await nats_connection.jetstream().account_info()).streams == 0
 
 
+async def test_a_server_that_stands_still_is_left_within_seconds(
+    nats_server: EmbeddedNats, nats_connection: Connection
+) -> None:
+    """Though nothing is asked of it and the connection is open: whoever has others to go to goes there."""
+    assert nats_server.pid is not None
+    freeze(nats_server.pid)
+    await until(lambda: not nats_connection.is_connected, within_s=8.0)
+    os.kill(nats_server.pid, signal.SIGCONT)
+
+
 async def test_a_flush_follows_what_was_published(nats_server: EmbeddedNats, nats_connection: Connection) -> None:
     """When it returns, the server has everything: others have been sent it."""
     other = await connect(nats_server.login("system"), name="other")

@@ -1,8 +1,8 @@
 """Real faults on real servers: `python -m bench.faults [--seconds 60] [--seed 1] [--nodes 10] [--json]`.
 
 A cell with three NATS servers, PostgreSQL, two control planes, two gates and agents with real processes takes jobs all
-the time, while parts of it are killed and frozen at random, from a seed. Each fault has a probe: a one-GPU job that is
-submitted in that moment. Told is how long it took until the control plane decided again, and until the probe had
+the time, while parts of it are killed and frozen at random, from a seed, GPUs show signs of trouble, and operators drain
+nodes and roll the log (`bench/troubles.py`). Each fault has a probe: a one-GPU job that is submitted in that moment. Told is how long it took until the control plane decided again, and until the probe had
 succeeded. At the end everything that was taken in must have ended as it may, no rank started twice, no GPU shared, every
 GPU back, tables and log as they must be: by the same auditor that `muster verify` runs.
 """
@@ -27,6 +27,7 @@ import httpx
 from pydantic import SecretStr
 
 from bench.rig import CLOCK, CONTROLS, Rig, free_gpus, freeze, kill, quiet
+from bench.troubles import TROUBLES, Scene
 from events.base import START, Recorded
 from events.head import LeadershipTaken, RoundDecided
 from events.job import JobCancelled, JobFailed, JobSucceeded, JobTimedOut
@@ -174,9 +175,10 @@ class Crowd:
 class Chaos:
     """Hits one part after the other, and waits for none to recover before it hits the next."""
 
-    def __init__(self, rig: Rig, crowd: Crowd, watch: Watch, random: Random) -> None:
+    def __init__(self, scene: Scene, crowd: Crowd, watch: Watch, random: Random) -> None:
         self.hits: list[Hit] = []
-        self._rig = rig
+        self._scene = scene
+        self._rig = scene.rig
         self._crowd = crowd
         self._watch = watch
         self._random = random
@@ -191,10 +193,22 @@ class Chaos:
                 await asyncio.sleep(self._random.uniform(0.5, 5.0))
                 long = seconds > 3 * FROZEN_LONG_S and CLOCK.monotonic() >= long_at_s
                 long_at_s = float("inf") if long else long_at_s
-                group.create_task(self._hit("leader" if long else self._target(), FROZEN_LONG_S if long else 0.0))
+                target = "leader" if long else self._target()
+                if target in TROUBLES:
+                    group.create_task(self._trouble(target))
+                else:
+                    group.create_task(self._hit(target, FROZEN_LONG_S if long else 0.0))
 
     def _target(self) -> str:
-        return self._random.choices([*TARGETS], [*TARGETS.values()])[0]
+        weights = TARGETS | {name: often for name, (_, often) in TROUBLES.items()}
+        return self._random.choices([*weights], [*weights.values()])[0]
+
+    async def _trouble(self, name: str) -> None:
+        hit = Hit(CLOCK.now(), name)
+        self.hits.append(hit)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(TROUBLES[name][0](self._scene))
+            group.create_task(self._measure(hit))
 
     async def _hit(self, target: str, frozen_s: float) -> None:
         name = self._name(target)
@@ -254,7 +268,8 @@ async def measure(folder: Path, *, seconds: float, nodes: int, seed: int) -> dic
         login = rig.nats.login("reader")
         reader = WireReader(login.urls, user=login.user, password=login.password, inbox_prefix=login.inbox_prefix)
         crowd = Crowd(rig, client, Random(seed + 1))
-        chaos = Chaos(rig, crowd, watch, Random(seed))
+        scene = Scene(rig, client, Random(seed + 2), unhurt=[*rig.node_ids])
+        chaos = Chaos(scene, crowd, watch, Random(seed))
         following = asyncio.create_task(watch.follow(reader))
         submitting = asyncio.create_task(crowd.submit_for_ever(EVERY_S))
         began_s = CLOCK.monotonic()
@@ -280,7 +295,7 @@ async def measure(folder: Path, *, seconds: float, nodes: int, seed: int) -> dic
         "decided_s": _spread([hit.decided_s for hit in chaos.hits]),
         "probed_s": _spread([hit.probed_s for hit in chaos.hits]),
         "by_fault": _by_fault(chaos.hits),
-        "wrong": unsettled + wrong,
+        "wrong": unsettled + scene.wrong + wrong,
     }
 
 

@@ -8,7 +8,7 @@ import typer
 
 from services.cli.client import Client
 from services.cli.failure import EXIT_CODES, ExitCode, Failure, say
-from services.cli.gpus import print_gpus
+from services.cli.gpus import print_gpus, what_returns
 from services.cli.node import Labels, Names, Wanted, in_parts
 from services.cli.node_words import clock, drained_by, state_of, waits_for, window_in_words
 from services.cli.options import ApiUrl, AsJson, connect
@@ -118,6 +118,8 @@ def show(
         if node["held"]:
             print()
             print_table(HELD_COLUMNS, [_held_row(run, client.now) for run in node["held"]])
+        if advice := what_returns(node):
+            say(f"hint: {advice}")
 
 
 for command in (drain, undrain, maintain, retire, show):
@@ -199,7 +201,7 @@ def _facts(node: dict[str, Any], now: datetime) -> list[tuple[str, str]]:
         *(("window", window_in_words(window, now)) for window in node["windows"]),
         ("silent", _silence(node)),
         ("clock", _clock(node.get("clock_ahead_s"))),
-        ("faults", f"a score of {node['lemon_score']}, as last judged" if node.get("lemon_score") else ""),
+        ("faults", f"a score of {node['lemon_score']} for 30 days, as last judged" if node.get("lemon_score") else ""),
     ]
     return [(title, told) for title, told in lines if told]
 
@@ -207,17 +209,21 @@ def _facts(node: dict[str, Any], now: datetime) -> list[tuple[str, str]]:
 def _gpus(node: dict[str, Any]) -> str:
     parts = [
         f"{node[f'gpus_{kind}']} {kind}"
-        for kind in ("used", "cleaning", "free", "out", "sick", "earmarked")
+        for kind in ("used", "cleaning", "free", "out", "earmarked")
         if node.get(f"gpus_{kind}")
     ]
-    return f"{counted(node['gpus_total'], node['gpu_type'] or 'GPU')}: {', '.join(parts) or 'none is used or free'}"
+    told = ", ".join(parts) or "none is used or free"
+    sick = f"; {node['gpus_sick']} sick" if node.get("gpus_sick") else ""  # out, or used until its run has ended
+    return f"{counted(node['gpus_total'], node['gpu_type'] or 'GPU')}: {told}{sick}"
 
 
 def _deadline(node: dict[str, Any], now: datetime) -> str:
     drain = node["drain"] or {}
+    if not drain or drain.get("drained_at"):
+        return ""
     at = parse_time(drain.get("deadline"))
     if at is None:
-        return "none: what runs there may take its time" if drain and not drain.get("drained_at") else ""
+        return "none: what runs there may take its time"
     return (
         f"{clock(at, now)}: what runs there still is checkpointed and moved" if at > now else f"{clock(at, now)}, past"
     )

@@ -24,13 +24,21 @@ def print_gpus(node: dict[str, Any], now: datetime) -> None:
         print_table(COLUMNS, rows)
 
 
+def what_returns(node: dict[str, Any]) -> str:
+    """What to do about GPUs that are out, in a sentence; empty where none waits for a person."""
+    out = [gpu for gpu in node.get("gpus") or () if gpu["health"] and gpu["state"] != "absent"]
+    slots = [gpu["slot"] for gpu in out if "reset" not in gpu["health"]["returns_by"]]
+    words = f"muster node return {node['node_id']} {' '.join(f'--gpu {slot}' for slot in slots)}"
+    return f"what is out waits for somebody to look; once it is sound: {words}" if slots else ""
+
+
 def _row(gpu: dict[str, Any], now: datetime) -> list[str]:
     health = gpu["health"]
     told = f"{health['action']}: {health['rule']}, {ago(health['since'], now)}" if health else _in_use(gpu["judged"])
     return [
         str(gpu["slot"]),
         str(gpu["uuid"]),
-        str(gpu["state"]),
+        "out" if health and gpu["state"] == "free" else str(gpu["state"]),
         str(gpu["run_id"]),
         told,
         ", ".join(health["returns_by"]) if health else "",

@@ -146,3 +146,10 @@ def test_a_name_instead_of_a_command_shows_the_node(network: Network) -> None:
     ):
         assert part in text, (part, text)
     assert json.loads(ask(network, "show", "n1", "--json")) == shown
+
+    network.answers[:] = [
+        (200, shown | {"drain": DRAIN | {"drained_at": DRAIN["since"]}, "gpus_out": 2, "gpus_sick": 1})
+    ]
+    text = ask(network, "n1")
+    assert "2 out; 1 sick" in text
+    assert "what runs there still" not in text  # nothing does

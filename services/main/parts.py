@@ -196,11 +196,15 @@ async def _beat(connection: Connection, subject: str) -> None:
 
 
 async def dispatcher(stop: Stop) -> None:
-    """The nodes were told what to run, by a fold of its own, until `stop`. Beside others it does no harm."""
+    """The nodes were told what to run, by a fold of its own, until `stop`. Beside others it does no harm.
+
+    Past a record that it cannot read it tells nothing: another one, of the version that wrote it, may know better.
+    """
     settings = read(DispatcherSettings)
     async with connected(settings, "dispatcher") as connection, reading(settings) as reader:
         founded = await standing_log(connection, settings)
-        dispatching = Dispatcher(LastValues(connection, DESIRED_STREAM), Subjects(settings.cell), lambda: caught_up)
+        values = LastValues(connection, DESIRED_STREAM)
+        dispatching = Dispatcher(values, Subjects(settings.cell), lambda: caught_up and not cluster.unread)
         cluster, caught_up = Cluster(), False
 
         async def follow() -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
-from events.base import Event, Position, Stretch, sequence_of
+from events.base import Event, Position, Recorded, Stretch, sequence_of
 from events.desired import Heartbeat
 from events.head import LeadershipTaken, RoundDecided
 from events.log.port import Conflict, Log, Shut, Unknown
@@ -13,6 +13,7 @@ from projections.cluster.tick import Tick
 from runtime.clock import Clock
 from runtime.logging import get_logger
 from services.control.chapters import Chapters
+from services.control.retreat import Retreat
 from services.control.round import decide_all
 from services.control.silence import Silences
 from services.control.skews import Skews
@@ -53,6 +54,7 @@ class ControlPlane:
         self._instance, self._version = name
         self._read_first = cluster.position  # no round before this is folded
         self._round_at = float("-inf")
+        self._retreat = Retreat()
         self._halted = False
         self._chapters: Chapters | None = None
 
@@ -73,9 +75,8 @@ class ControlPlane:
         self._chapters = chapters
         async for stretch in self._log.follow(self.cluster.position):
             for recorded in stretch:
+                self._note(recorded)
                 self.cluster = evolve(self.cluster, recorded)
-                if isinstance(recorded.event, RoundDecided):  # a stretch may end in the middle of what it announces
-                    self._read_first = max(self._read_first, Position(recorded.position + recorded.event.events))
             for watch in watchers:
                 watch(self.cluster, stretch)
             self.silences.turn(self._clock.monotonic())
@@ -94,8 +95,18 @@ class ControlPlane:
             ahead_s = (beat.at - self._clock.now()).total_seconds()
             self.skews.heard(beat.node_id, beat.epoch, ahead_s)
 
+    def _note(self, recorded: Recorded) -> None:
+        """The record, which is folded next, may keep us from a round."""
+        match recorded.event:
+            case RoundDecided(events=events):  # a stretch may end in the middle of what it announces
+                self._read_first = max(self._read_first, Position(recorded.position + events))
+            case LeadershipTaken(instance=instance) if self.cluster.leader == self._instance != instance:
+                self._retreat.shut_out(self._clock.monotonic())
+
     def _due(self, stretch: Stretch) -> bool:
         if not self._lease.held or self.cluster.position < self._read_first or self._must_not_decide():
+            return False
+        if self.cluster.leader != self._instance and not self._retreat.over(self._clock.monotonic()):
             return False
         return bool(stretch) or self._clock.monotonic() - self._round_at >= ROUND_EVERY_S
 

@@ -37,7 +37,7 @@ MUTATIONS: Final = (
     Mutation(
         "a round begins on half of a decision",
         "services/control/leader.py",
-        "self._read_first = max(self._read_first, Position(recorded.position + recorded.event.events))",
+        "self._read_first = max(self._read_first, Position(recorded.position + events))",
         "pass",
     ),
     Mutation(
@@ -45,6 +45,12 @@ MUTATIONS: Final = (
         "services/control/leader.py",
         "if self.cluster.leader != self._instance:  # shuts",
         "if not self.cluster.leader:  # shuts",
+    ),
+    Mutation(
+        "who was shut out of the lead takes it back at once",
+        "services/control/retreat.py",
+        "return now >= self._until_s",
+        "return True",
     ),
     Mutation(
         "a key is not taken for ever",

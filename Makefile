@@ -29,7 +29,7 @@ help: ## list the targets
 setup: ## make .venv and install what requirements.lock names (once); PYTHON=python3.12 picks one
 	@$(SETUP)
 
-demo: setup ## start a cluster, run a gang and some small jobs on it, show what happened
+demo: setup ## start a cluster, run a gang and some small jobs on it, break a GPU, show what happened
 	@exec $(BIN)/muster demo
 
 up: setup ## keep a cluster running in the foreground; UP_FLAGS="--nodes 4 --gpus-per-node 8"

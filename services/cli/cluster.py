@@ -90,7 +90,7 @@ def demo(
     *,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the data folder, and say where it is.")] = False,
 ) -> None:
-    """Start a cluster, run the examples on it, show what happened, check the log, and leave nothing behind.
+    """Start a cluster, run the examples on it, break a GPU, show what happened, check the log, and leave nothing behind.
 
     Exits with 0 when the gang succeeded and the check of the log found nothing.
     """

@@ -70,10 +70,11 @@ def nodes(*, as_json: AsJson = False, api_url: ApiUrl = "") -> None:
             for node in found:
                 print(json.dumps(node))
             return
-        print_table(NODE_COLUMNS, [_node_row(node, client.now) for node in found])
+        print_table(NODE_COLUMNS, [node_row(node, client.now) for node in found])
 
 
-def _node_row(node: dict[str, Any], now: datetime) -> list[str]:
+def node_row(node: dict[str, Any], now: datetime) -> list[str]:
+    """A line of the table."""
     return [
         str(node["node_id"]),
         state_of(node),

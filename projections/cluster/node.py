@@ -115,7 +115,9 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def closed(self) -> bool:
         """Whether nothing new is placed here: cordoned, drained or retired."""
-        return self.cordoned or self.fitness.closed
+        return self.cordoned or (
+            self.fitness is not FIT and self.fitness.closed
+        )  # most nodes are fit, and it is asked often
 
     @property
     def empty(self) -> bool:

@@ -111,7 +111,7 @@ def _by_gpu(run: run_view.Attempt, record: Recorded | None) -> str:
     event = record.event if record is not None else None
     if not isinstance(event, GpuJudged):
         return f"a GPU of {_node(run)} failed"
-    return f"GPU {event.gpu_uuid} of {_node(run)} failed: {event.rule or event.signal} ({event.action})"
+    return f"{event.gpu_uuid} of {_node(run)} failed: {event.rule or event.signal} ({event.action})"
 
 
 def _by_user(run: run_view.Attempt, _: Recorded | None) -> str:

@@ -118,7 +118,7 @@ async def test_a_gpu_that_was_judged_is_named_with_the_rule(cell: Cell) -> None:
     position = await cell.decide(verdict, JobFailed(**of, **by_gpu))
     job = await cell.get(f"/v1/jobs/{job_id}", min_position=position)
     (only,) = job["attempts"]
-    assert only["ended_by"] == f"GPU GPU-1 of {NODE} failed: xid 79 (evict)"
+    assert only["ended_by"] == f"GPU-1 of {NODE} failed: xid 79 (evict)"
     assert [one["type"] for one in only["evidence"]] == ["musterbook.node.share_ended.v1", "musterbook.gpu.judged.v1"]
     metrics = (await cell.http.get("/metrics")).text
     assert 'muster_runs_failed_total{category="gpu"} 1.0' in metrics

@@ -41,7 +41,8 @@ async def test_what_an_older_version_passed_over_asks_for_a_rebuild(
     passed = "INSERT INTO live.unreadable VALUES ($1, now(), 'intake.t.j', $2, $3)"
     await pool.execute(passed, end, "musterbook.job.submitted.v1", unreadable.PARKED)
     async with projecting(log, pool):  # it was not the type: nothing is to be mended
-        await Shown(pool).wait_for(await record(log, range(3, 6), clock), 10)
+        end = await record(log, range(3, 6), clock)
+        assert await Shown(pool).wait_for(end, 10) == end
     reason = "no type is known to this version"
     await pool.execute("UPDATE live.unreadable SET reason = $1", reason)
 

@@ -9,6 +9,7 @@ from events.gpu import GpuJudged
 from events.job import FailureCategory, StopCause
 from events.log.port import Reader, Unknown
 from events.node import EndReason, NodeJoined
+from projections.cluster.fitness import STOPS
 from projections.tables import event_index, run_view
 from projections.tables.event_index import IndexRow
 from runtime.postgres import Connection, Pool
@@ -41,13 +42,22 @@ async def told(log: Reader, attempts: list[Found]) -> list[Attempt]:
 async def _record(log: Reader, run: run_view.Attempt, evidence: list[IndexRow]) -> Recorded | None:
     """The record that says most of what ended the run: the first that does of those about its node."""
     types = SAYING.get(run.category or "", ())
-    position = next((row.position for row in evidence if row.type in types), None)
-    if position is None:
-        return None
-    try:
-        return await log.read(Position(position))
-    except Unknown:
-        return None
+    for row in _likely(run, [row for row in evidence if row.type in types]):
+        try:
+            record = await log.read(Position(row.position))
+        except Unknown:
+            return None
+        if record is not None and (not isinstance(record.event, GpuJudged) or record.event.action in STOPS):
+            return record
+    return None
+
+
+def _likely(run: run_view.Attempt, rows: list[IndexRow]) -> list[IndexRow]:
+    """Of verdicts on GPUs the last one before the run was stopped comes first: many may have come in a long run."""
+    if run.category != FailureCategory.GPU or run.stopping_at is None:
+        return rows
+    before = [row for row in rows if row.at <= run.stopping_at]
+    return before[::-1] + rows[len(before) :]
 
 
 def _shown(run: run_view.Attempt, evidence: list[IndexRow], record: Recorded | None) -> Attempt:

@@ -4,12 +4,13 @@ import asyncio
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from events.base import GpuUuid, JobId, NodeId, Position, RunId
 from events.fleet import NodeLost
 from events.gpu import GpuAction, GpuJudged, GpuSignal
-from events.job import FailureCategory, JobFailed, JobRequeued, StopCause
+from events.job import FailureCategory, JobFailed, JobRequeued, RunStopping, StopCause
 from events.node import CheckpointSaved, EndReason, ShareEnded
 from projections.tables.run_view import Attempt
 from services.api.attempts import BY_CATEGORY, BY_CAUSE, sentence
@@ -113,13 +114,23 @@ async def test_a_gpu_that_was_judged_is_named_with_the_rule(cell: Cell) -> None:
         **by_node, gpu_uuid=GpuUuid("GPU-1"), signalled=Position(1), signal=GpuSignal.XID, code=79,
         action=GpuAction.EVICT, table="1", rule="xid 79",
     )  # fmt: skip
+    noted = msgspec.structs.replace(verdict, code=63, action=GpuAction.LOG, rule="xid 63")
+    earlier = msgspec.structs.replace(verdict, code=94, action=GpuAction.RESTART, rule="xid 94")  # of another's GPU
     of: dict[str, Any] = {"at": CLOCK.now(), "team": TEAM, "job_id": job_id, "run_id": run_id}
     by_gpu: dict[str, Any] = {"cause": StopCause.GPU, "category": FailureCategory.GPU, "node_id": NodeId(NODE)}
-    position = await cell.decide(verdict, JobFailed(**of, **by_gpu))
+    position = await cell.decide(
+        earlier,
+        noted,
+        verdict,
+        RunStopping(**of, cause=StopCause.GPU, node_id=NodeId(NODE)),
+        noted,
+        JobFailed(**of, **by_gpu),
+    )
     job = await cell.get(f"/v1/jobs/{job_id}", min_position=position)
     (only,) = job["attempts"]
     assert only["ended_by"] == f"GPU-1 of {NODE} failed: xid 79 (evict)"
-    assert [one["type"] for one in only["evidence"]] == ["musterbook.node.share_ended.v1", "musterbook.gpu.judged.v1"]
+    judged = ["musterbook.gpu.judged.v1"] * 4
+    assert [one["type"] for one in only["evidence"]] == ["musterbook.node.share_ended.v1", *judged]
     metrics = (await cell.http.get("/metrics")).text
     assert 'muster_runs_failed_total{category="gpu"} 1.0' in metrics
 

@@ -8,7 +8,7 @@ import typer
 
 from services.cli.client import Client
 from services.cli.failure import EXIT_CODES, ExitCode, Failure, say
-from services.cli.node import Labels, in_parts, label_of
+from services.cli.node import Labels, in_parts, labels_of
 from services.cli.options import ApiUrl, connect
 from services.cli.standing import operator
 from services.cli.table import counted
@@ -57,7 +57,7 @@ def rollout(
         plan = Plan(
             command=command,
             names=frozenset(node or []),
-            labels=dict(label_of(text) for text in label or []),
+            labels=labels_of(label or []),
             wave=wave,
             deadline=deadline,
             deadline_s=span_s(deadline),

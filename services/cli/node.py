@@ -72,7 +72,7 @@ class Wanted:
         if names and labels:
             raise Failure("node", "either names or labels", code=ExitCode.USAGE)
         self.names = list(dict.fromkeys(names))
-        self.labels = dict(label_of(text) for text in labels)
+        self.labels = labels_of(labels)
 
     def found(self, client: Client) -> list[str]:
         """The names of the nodes. Raises `Failure` where no node has the labels."""
@@ -90,12 +90,21 @@ class Wanted:
         return found
 
 
-def label_of(text: str) -> tuple[str, str]:
-    """The name and the value of KEY=VALUE. Raises `Failure`."""
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise Failure("--label", f"{text!r} is not KEY=VALUE", code=ExitCode.USAGE)
-    return key, value
+def labels_of(typed: Sequence[str]) -> dict[str, str]:
+    """The values by their names, of texts like KEY=VALUE. Raises `Failure`, also where one is to be two things at once."""
+    labels: dict[str, str] = {}
+    for text in typed:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise Failure("--label", f"{text!r} is not KEY=VALUE", code=ExitCode.USAGE)
+        if labels.setdefault(key, value) != value:
+            raise Failure(
+                "--label",
+                f"{key} is to be {labels[key]} and {value}, and no node has both",
+                hint="labels that are repeated mean the nodes with all of them: say it once for each value",
+                code=ExitCode.USAGE,
+            )
+    return labels
 
 
 def _say(word: str, wanted: Wanted, *, reason: str, as_json: bool, api_url: str) -> None:

@@ -46,12 +46,16 @@ def test_an_unknown_node_is_not_found_with_near_names(network: Network) -> None:
     assert (done.exception.code, done.exception.hint) == (ExitCode.NOT_FOUND, "did you mean node-1?")
 
 
+BOTH = "labels that are repeated mean the nodes with all of them: say it once for each value"
+
+
 @pytest.mark.parametrize(
     ("argv", "code", "hint"),
     [
         ([], ExitCode.USAGE, ""),
         (["node-1", "--label", "rack=r1"], ExitCode.USAGE, ""),
         (["--label", "rack"], ExitCode.USAGE, ""),
+        (["-l", "rack=r1", "-l", "rack=r2"], ExitCode.USAGE, BOTH),
         (["--label", "rack=r9"], ExitCode.NOT_FOUND, "there are kind=a, rack=r1"),
     ],
 )

@@ -29,6 +29,7 @@ from runtime.logging import get_logger
 
 logger = get_logger(__name__)
 
+FORMER_MAX: Final = 8  # instances before this one that an agent remembers
 PIDS_MAX: Final = 8  # that a report names
 SAVED_EVERY_S: Final = 5.0  # between two reports of checkpoints of one run; the last one comes with its end
 UNKILLABLE_AFTER_S: Final = 60.0  # from KILL, where the settings say nothing
@@ -65,6 +66,7 @@ class Node:
         self._note_out_of_memory()
         found = Found(
             instance=self.identity.instance,
+            former=frozenset(self.identity.former),
             epoch=self.identity.epoch,
             gpus=frozenset(self.gpus.uuids),
             pooled=frozenset(self.identity.pooled),
@@ -245,7 +247,8 @@ def identified(records: Records, node_id: NodeId, gpus: Gpus, choose_ports: Call
     here = (identity.boot_id or life.boot_id, identity.folder or records.folder)
     if here != (life.boot_id, records.folder):
         logger.info("identity_renewed", node_id=node_id, before=identity.instance)
-        identity = replace(identity, instance=life.instance, boot_id="")
+        former = (*identity.former, identity.instance)[-FORMER_MAX:]
+        identity = replace(identity, instance=life.instance, former=former, boot_id="")
     if (identity.boot_id, identity.gpu_uuids) != (life.boot_id, tuple(gpus.uuids)):
         identity = replace(identity, epoch=NodeEpoch(0), boot_id="", gpu_uuids=(), pooled=())
     identity = replace(identity, folder=records.folder)

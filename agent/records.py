@@ -43,6 +43,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     instance: str  # made with the data directory, and anew at each boot
     port_base: int
     folder: int = 0  # which data directory that is: a copy is another; 0: not noted
+    former: tuple[str, ...] = ()  # instances that it was before, the last of them
     boot_id: str = ""  # of the life below
     gpu_uuids: tuple[GpuUuid, ...] = ()  # likewise
     epoch: NodeEpoch = NodeEpoch(0)  # 0: not made known yet

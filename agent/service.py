@@ -272,7 +272,8 @@ class Agent:
 
     def _superseded(self) -> bool:
         identity = self._node.identity
-        return superseded(self._desired, Found(instance=identity.instance, epoch=identity.epoch))
+        former = frozenset(identity.former)
+        return superseded(self._desired, Found(instance=identity.instance, former=former, epoch=identity.epoch))
 
     async def _ship(self, shipper: LogShipper) -> None:
         while not _cancelled():

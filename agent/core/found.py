@@ -141,6 +141,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
     instance: str  # of this agent
     epoch: NodeEpoch  # 0: this life has not been made known yet
+    former: frozenset[str] = frozenset()  # instances that this agent was before
     gpus: frozenset[GpuUuid] = frozenset()
     pooled: frozenset[GpuUuid] = frozenset()  # of them, reported clean in this epoch
     busy: frozenset[GpuUuid] = frozenset()  # held by a process

@@ -54,8 +54,16 @@ def reconcile(desired: Desired | None, found: Found) -> list[Action]:
 
 
 def superseded(desired: Desired | None, found: Found) -> bool:
-    """Whether another agent has taken this node over: this one reports and starts nothing any more."""
-    return desired is not None and 0 < found.epoch < desired.epoch and desired.instance != found.instance
+    """Whether another agent has taken this node over: this one reports and starts nothing any more.
+
+    One that this agent was itself before is no other: its joining came late, from before a boot.
+    """
+    return desired is not None and 0 < found.epoch < desired.epoch and not _ours(desired, found)
+
+
+def _ours(desired: Desired, found: Found) -> bool:
+    """Whether it was written for this agent, or for one that it was before."""
+    return desired.instance == found.instance or desired.instance in found.former
 
 
 def in_question(desired: Desired | None, found: Found) -> frozenset[GpuUuid]:
@@ -88,7 +96,7 @@ def _membership(desired: Desired | None, found: Found) -> list[Action]:
     alive = any(trace.alive for trace in found.traces.values())
     if found.epoch == 0:
         return [Join()]
-    if desired is not None and desired.instance == found.instance and desired.epoch > found.epoch:
+    if desired is not None and _ours(desired, found) and desired.epoch > found.epoch:
         return [Join()]  # an answer to a join was lost, or one came late: whichever life is meant, a new one is sure
     if _is_lost(desired, found):
         return [] if alive or found.leftovers else [Join()]

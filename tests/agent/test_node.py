@@ -49,3 +49,24 @@ async def test_another_boot_is_another_agent(agents: Agents, control: Control) -
     agents.start()
     await until(lambda: len(control.told(NodeJoined)) == 2)
     assert control.told(NodeJoined)[1].instance != before.instance
+
+
+async def test_a_joining_from_before_a_boot_that_comes_late_is_answered_by_a_new_one(
+    agents: Agents, control: Control
+) -> None:
+    """A gate that slept records it after that of the new boot. Of anybody else's the agent would fall silent for good."""
+    task = agents.start()
+    await control.pooled()
+    await agents.stop(task)
+    file = agents.data_dir() / "identity.json"
+    before = msgspec.json.decode(file.read_bytes(), type=Identity)
+    file.write_bytes(msgspec.json.encode(replace(before, boot_id="another")))
+    agents.start()
+    await until(lambda: len(control.told(NodeJoined)) == 2)
+
+    control.forge_epoch()
+    await control.want(instance=before.instance)
+    await until(lambda: len(control.told(NodeJoined)) == 3)
+    assert control.told(NodeJoined)[2].instance == control.told(NodeJoined)[1].instance
+    await control.want(share := share_of(await control.pooled(), "true"))
+    await control.ended(share.run_id)

@@ -86,6 +86,15 @@ def test_a_checkpoint_is_told_while_the_end_is_not() -> None:
     assert reconcile(None, found_of(saved)) == []
 
 
+def test_an_agent_takes_its_node_back_from_one_that_it_was_before() -> None:
+    """What ran is ended first or with it; of a life of that one which is older nothing comes."""
+    booted = found_of(RUNNING, former=frozenset({"before"}))
+    late = desired_of(SHARE, epoch=6, instance="before")
+    assert Join() in reconcile(late, booted)
+    assert Join() not in reconcile(late, found_of(RUNNING))
+    assert reconcile(replace(late, epoch=NodeEpoch(4)), booted) == reconcile(None, booted)
+
+
 @pytest.mark.parametrize(
     "desired",
     [None, desired_of(SHARE, epoch=4), desired_of(SHARE, instance="other"), desired_of(SHARE, lost=True, epoch=4)],

@@ -1,14 +1,17 @@
 """What must hold after every step of the log and of the machines. Trusts no fold: books of the audit, and some of its own."""
 
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import msgspec
 
-from events.base import NodeId, Position, Recorded, RunId, job_id_of
+from agent.files import read as read_file
+from events.base import Event, NodeId, Position, Recorded, RunId, job_id_of
 from events.desired import Desired
 from events.fleet import NodeLost
-from events.head import RoundDecided
+from events.head import LeadershipTaken, RoundDecided
 from events.job import (
     JobCancelled,
     JobFailed,
@@ -20,15 +23,18 @@ from events.job import (
     JobTimedOut,
     OnLost,
     RunStarted,
+    RunStopping,
 )
 from events.node import GpusFoundClean, GpusReleased, NodeJoined, ShareStarted
 from projections.cluster.audit.audit import read
 from projections.cluster.audit.books import Books, slots_of
+from tests.sim.heard import Heard
 from tests.sim.machine import Machine, RankProcess
 from tests.sim.shut import Shut
 from tests.sim.trace import Trace
 
 STEADY_S: Final = 10.0  # for which an agent has run undisturbed before it fell silent, and is to have done its part
+TURNS_MAX: Final = 20  # times that the lead is taken within a second: each time by who was shut out a moment ago
 ENDS: Final = (JobRejected, JobSucceeded, JobFailed, JobCancelled, JobTimedOut)
 
 
@@ -42,6 +48,7 @@ class Checker:
         self.jobs: dict[str, JobSubmitted] = {}
         self.placed: dict[RunId, JobPlaced] = {}
         self.ended: dict[str, str] = {}  # jobs, and how
+        self.stopping: dict[RunId, Position] = {}  # runs that are to end, since when
         self.over: set[RunId] = set()  # runs that are settled
         self.up: set[tuple[RunId, NodeId]] = set()  # shares that said that they started
         self.lives: dict[NodeId, tuple[int, tuple[str, ...]]] = {}  # the present one, and its GPUs by slot
@@ -49,6 +56,8 @@ class Checker:
         self.lost: set[tuple[NodeId, int]] = set()
         self.begun: set[tuple[str, int]] = set()  # every rank that was ever started, by its folder
         self.shut = Shut()
+        self.heard = Heard(lambda: trace.now_s)
+        self.turns: deque[datetime] = deque(maxlen=TURNS_MAX)
         self.desired: dict[str, int] = {}
         self.decided_at = Position(0)
         self.steady: Callable[[NodeId], float] = lambda _node_id: 0.0  # for how long its agent has run undisturbed
@@ -74,6 +83,19 @@ class Checker:
     def superseded(self, node_id: NodeId, epoch: int) -> bool:
         """Whether a life of a node is over, as the log has it."""
         return self.lives.get(node_id, (0, ()))[0] != epoch or (node_id, epoch) in self.lost
+
+    def decides(self, plane: str, decision: Sequence[Event]) -> None:
+        """A plane is about to append this, whether it may or not."""
+        for message in self.heard.against(plane, decision):
+            self.trace.broke("who is heard is not given up", message)
+
+    def _leads(self, recorded: Recorded, e: LeadershipTaken) -> None:
+        self.turns.append(recorded.at)
+        if len(self.turns) == TURNS_MAX and recorded.at - self.turns[0] < timedelta(seconds=1):
+            self.trace.broke("the lead is not taken by turns", f"{e.instance}: {TURNS_MAX} times within a second")
+
+    def _stopping(self, recorded: Recorded, e: RunStopping) -> None:
+        self.stopping.setdefault(e.run_id, recorded.position)
 
     def _submitted(self, _recorded: Recorded, e: JobSubmitted) -> None:
         self.jobs[e.job_id] = e
@@ -170,6 +192,9 @@ class Checker:
             return  # its life was given up: whatever it does counts for nothing
         if rank.run_id in self.over or rank.job_id in self.ended:
             self.trace.broke("nothing starts after its end", f"{name} on {node_id}: {self.ended.get(rank.job_id)}")
+        obeyed = int(read_file(rank.folder.parent.parent / "as_of") or b"0")
+        if 0 < self.stopping.get(rank.run_id, 0) <= obeyed:
+            self.trace.broke("what is to stop is not started", f"{name} on {node_id}, which obeys {obeyed}")
         waits = self.jobs[rank.job_id].spec.on_lost is OnLost.WAIT
         for other_node, other_machine in self.machines.items():
             for other in other_machine.living:
@@ -197,6 +222,8 @@ DECODE: Final = msgspec.json.Decoder(Desired)
 READERS: Final[list[tuple[Any, Callable[[Checker, Recorded, Any], None]]]] = [
     (JobSubmitted, Checker._submitted),
     (RoundDecided, Checker._decided),
+    (LeadershipTaken, Checker._leads),
+    (RunStopping, Checker._stopping),
     (JobPlaced, Checker._placed),
     ((JobRequeued, *ENDS), Checker._run_over),
     (NodeJoined, Checker._joined),

@@ -52,6 +52,7 @@ class Faults:
         """They are under way."""
         loop = self.world.loop
         self._tasks = [loop.create_task(self._kind(kind)) for kind in self.on]
+        self.world.echoes = any(kind.name == "echo" for kind in self.on)
         for _ in range(self.jobs):
             loop.call_later(self.random.uniform(1.0, self.end_s * 0.8), self._submit)
 
@@ -67,6 +68,8 @@ class Faults:
         for name in sorted(world.network.cut):
             self.heal(name)
         world.leases.believers.clear()
+        world.store.behind_s.clear()
+        world.echoes = False
         for host in world.hosts:
             host.machine.mend()
             if not host.machine.up:
@@ -144,6 +147,16 @@ class Faults:
         """One of the nodes."""
         return self.random.choice(self.world.hosts)
 
+    def relapse(self) -> None:
+        """An agent is killed, and started again soon, at a server that is behind."""
+        host = self.any_host()
+        if host.process.running:
+            self.world.trace.note("fault", "killed", part=host.name)
+            host.process.kill()
+            self.world.store.behind_s[host.subject] = self.random.choice((1.0, 5.0, 15.0))
+            self.after(0.1, 1.0, lambda: self._again(host))
+            self.after(3.0, 15.0, lambda: self.world.store.behind_s.pop(host.subject, None))
+
     # The network
 
     def storm(self) -> None:
@@ -163,10 +176,17 @@ class Faults:
 
     def cut(self) -> None:
         """Somebody cannot reach the servers."""
-        name = self.any_part().name
+        self._cut(self.any_part().name, 0.5, self.random.choice((3.0, 15.0, 60.0)))
+
+    def isolate(self) -> None:
+        """A node on which ranks live is cut off for longer than nodes are waited for."""
+        if busy := [host.name for host in self.world.hosts if host.machine.living]:
+            self._cut(self.random.choice(busy), 20.0, 60.0)
+
+    def _cut(self, name: str, least_s: float, most_s: float) -> None:
         self.world.network.cut.add(name)
         self.world.trace.note("fault", "cut", part=name)
-        self.after(0.5, self.random.choice((3.0, 15.0, 60.0)), lambda: self.heal(name))
+        self.after(least_s, most_s, lambda: self.heal(name))
 
     def heal(self, name: str) -> None:
         """It reaches them again."""
@@ -339,6 +359,8 @@ class Faults:
 KINDS: Final = (
     Kind("storm", 15.0, Faults.storm),
     Kind("cut", 12.0, Faults.cut),
+    Kind("isolate", 25.0, Faults.isolate, 0.4),
+    Kind("relapse", 10.0, Faults.relapse, 0.4),
     Kind("echo", 1.0, lambda faults: faults.world.echo()),
     Kind("outage", 40.0, Faults.outage, 0.2),
     Kind("deaf", 15.0, Faults.deaf),

@@ -126,6 +126,7 @@ class Host:
         self.timing = Timing()
         self.reconnects = 0
         self.retired = False
+        self.forgetful = False  # its disk was lost, and with it who it was
         self.hear: Callable[[bytes], None] = lambda _payload: None
         self._disk = disk
         self._random = random
@@ -155,6 +156,7 @@ class Host:
     def lose_disk(self) -> None:
         """A new disk."""
         shutil.rmtree(self._disk)
+        self.forgetful = True
 
     def lose_link(self) -> None:
         """The client gives the connection up for good."""

@@ -128,9 +128,9 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "jobs are placed on suspect nodes",
-        "projections/cluster/index.py",
-        "if not spare or node.state is not NodeState.UP or node.closed:",
-        "if not spare or node.closed:",
+        "projections/cluster/evolve_nodes.py",
+        "replace(node, state=NodeState.SUSPECT, silent_since=",
+        "replace(node, silent_since=",
     ),
     Mutation(
         "jobs are placed on sick GPUs",

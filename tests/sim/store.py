@@ -47,6 +47,8 @@ class Store:
         self.moved = asyncio.Event()
         self.read: Callable[[Recorded], None] = lambda _recorded: None  # each record, as it is written
         self.wrote: Callable[[str, bytes], None] = lambda _subject, _payload: None  # each desired value
+        self.decides: Callable[[str, Sequence[Event]], None] = lambda _who, _events: None  # what is to be appended
+        self.behind_s: dict[str, float] = {}  # of subjects: how far who reads them is behind, at most
         self.sent: Callable[[str, bytes], None] = lambda _subject, _payload: None  # likewise, and those refused
         self._position: Position = START
 
@@ -75,7 +77,8 @@ class Store:
         written = self.values.get(subject, [])
         if not written:
             return b""
-        fresh_s = self.loop.time() - (STALE_S if self.network.drawn(self.network.weather.slow) else 0.0)
+        stale_s = self.behind_s.get(subject, STALE_S if self.network.drawn(self.network.weather.slow) else 0.0)
+        fresh_s = self.loop.time() - stale_s
         back = next((value for value in reversed(written) if value.at_s <= fresh_s), None)
         return back.payload if back is not None else b""
 
@@ -106,6 +109,7 @@ class SimLog:
 
     async def append(self, events: Sequence[Event], *, after: Position) -> Position:
         """See `port.Log`."""
+        self._store.decides(self._who, events)
         return await self._write(lambda: self._store.memory.append(events, after=after))
 
     async def record(self, facts: Sequence[Event]) -> Position:

@@ -39,6 +39,11 @@ class Trace:
         self._watch = watch
 
     @property
+    def now_s(self) -> float:
+        """Virtual seconds."""
+        return self._loop.time()
+
+    @property
     def digest(self) -> str:
         """Of all lines so far."""
         return self._hash.hexdigest()[:16]

@@ -1,7 +1,9 @@
 """A cluster in a bottle: machines with agents, planes, gates, servers and users, made from a seed."""
 
+import asyncio
 from collections import deque
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -9,12 +11,14 @@ from typing import Any, Final
 from agent.records import Description
 from agent.service import Timing
 from events.ask import Answer
-from events.base import START, NodeId, TeamId
+from events.base import START, NodeId, Recorded, TeamId
 from events.desired import Heartbeat
 from events.head import LogFounded
+from events.job import JobPlaced
+from events.node import NodeJoined
 from tests.sim.checker import Checker
 from tests.sim.host import Host
-from tests.sim.loop import VirtualLoop
+from tests.sim.loop import Process, State, VirtualLoop
 from tests.sim.machine import Machine, Plan
 from tests.sim.network import Network, Silence
 from tests.sim.parts import Apart, GatePart, Leases, Plane
@@ -23,6 +27,8 @@ from tests.sim.trace import Trace
 from tests.sim.users import ACCOUNTS, TEAMS, Users
 
 JOINS: Final = b"musterbook.node.joined"
+CLEAN: Final = b"musterbook.node.gpus_found_clean"
+RELEASED: Final = b"musterbook.node.gpus_released"
 SUSPECT_S: Final = 4.0
 LOST_S: Final = 12.0
 
@@ -41,7 +47,8 @@ class World:
         self.plans: dict[str, Plan] = {}
         self.machines: dict[NodeId, Machine] = {}
         self.checker = Checker(self.trace, self.machines)
-        self.store.read = self.checker.record
+        self.store.read = self._read
+        self.store.decides = self.checker.decides
         self.store.wrote = self.checker.wrote
         self.store.sent = self._hint
         self.leases = Leases(self.loop)
@@ -52,6 +59,7 @@ class World:
         self.checker.steady = self._steady
         self.hosts = [self._host(number, disk) for number in range(self._some(3, 6))]
         self.reports: deque[tuple[NodeId, bytes]] = deque(maxlen=100)  # the last that gates were sent
+        self.echoes = False  # whether reports come once more just when they hurt most
         self.users = Users(self.store, self, self.trace, self.random, self.plans)
 
     @property
@@ -146,20 +154,34 @@ class World:
 
     async def report(self, node_id: NodeId, payload: bytes) -> Answer:
         """See `host.Servers`."""
-        if JOINS not in payload:  # of two joinings the later counts: one that is late takes its node from who is there
-            self.reports.append((node_id, payload))
+        self.reports.append((node_id, payload))
         return await self._gate().report(node_id, payload)
 
-    def echo(self) -> None:
-        """A report of a while ago comes once more, to any gate: reports are true, and come late or twice."""
+    def echo(self, *words: bytes, within_s: float = 0.0) -> None:
+        """A report of a while ago, with these words in it, comes once more: reports are true, and come late or twice."""
 
         async def again() -> None:
+            await asyncio.sleep(self.random.uniform(0.0, within_s))
             with suppress(Silence):
                 await self._gate().report(*said)
 
-        if self.reports:
-            said = self.random.choice(self.reports)
+        found = [one for one in self.reports if all(word in one[1] for word in words) and self._may_echo(*one)]
+        if found:
+            said = self.random.choice(found)
             self.network.background(again())
+
+    def _may_echo(self, node_id: NodeId, payload: bytes) -> bool:
+        """An agent whose disk was lost cannot know that a joining was its own, and leaves its node to who came late."""
+        return JOINS not in payload or not any(host.node_id == node_id and host.forgetful for host in self.hosts)
+
+    def _read(self, recorded: Recorded) -> None:
+        """One more record. What was said of the life or of the attempt before comes now, where things come twice."""
+        self.checker.record(recorded)
+        match recorded.event:
+            case NodeJoined(node_id=node_id) if self.echoes:
+                self.echo(CLEAN, f'"{node_id}"'.encode(), within_s=0.01)
+            case JobPlaced(job_id=job_id, attempt=attempt) if self.echoes and attempt > 1:
+                self.echo(RELEASED, f'"{job_id}-'.encode(), within_s=3.0)
 
     async def ask(self, team: TeamId, payload: bytes) -> Answer:
         """See `users.Doors`."""
@@ -172,9 +194,15 @@ class World:
     def beat(self, who: str, pulse: Heartbeat) -> None:
         """See `host.Servers`."""
         for plane in self.planes:
-            process, heard = plane.process, plane.heard
             if (who, plane.name) not in self.network.apart:
-                self.network.pass_on(plane.name, lambda process=process, heard=heard: process.post(heard, pulse))
+                deliver = partial(self._beats, plane, plane.process, pulse)
+                self.network.pass_on(plane.name, deliver)
+
+    def _beats(self, plane: Plane, process: Process, pulse: Heartbeat) -> None:
+        """A beat comes to the process that it was sent to."""
+        if process.state is not State.DEAD:
+            self.checker.heard.beat(plane.name, pulse)
+            process.post(plane.heard, pulse)
 
     def _gate(self) -> GatePart:
         gates = [gate for gate in self.gates if gate.open and self.network.reaches(gate.name)]

@@ -23,6 +23,9 @@ ANSWER_S: Final = 30.0
 CHUNK_S: Final = 30.0  # for the next piece of a stream: one of many gigabytes is read from the disk meanwhile
 STREAM_NOT_FOUND: Final = 10059
 NAME_IN_USE: Final = 10058
+SLOW_HINT: Final = (
+    "The NATS log says more. If its disks are slow: start it without sync_interval: always, and try again."
+)
 
 
 class Saved(NamedTuple):
@@ -82,7 +85,7 @@ async def restored(connection: Client, saved: Saved, pieces: AsyncIterable[bytes
             for start in range(0, len(piece), PIECE_BYTES):
                 reply = await connection.request(subject, piece[start : start + PIECE_BYTES], timeout=CHUNK_S)
                 if reply.data:
-                    _answered(reply.data, f"Stream {stream}")
+                    _answered(reply.data, f"Stream {stream}", SLOW_HINT)
         final = await connection.request(subject, b"", timeout=ANSWER_S)
     except (OSError, TimeoutError, nats.errors.Error) as error:
         raise _away(f"Stream {stream} stopped in the middle of its restoring") from error
@@ -119,11 +122,11 @@ async def _ask(connection: Client, what: str, request: dict[str, Any]) -> dict[s
     return _answered(reply.data, what)
 
 
-def _answered(data: bytes, what: str) -> dict[str, Any]:
+def _answered(data: bytes, what: str, hint: str = "The NATS log says more.") -> dict[str, Any]:
     answer: dict[str, Any] = msgspec.json.decode(data) if data else {}
     if error := answer.get("error"):
         code = {STREAM_NOT_FOUND: "no_stream", NAME_IN_USE: "stream_exists"}.get(error.get("err_code", 0))
-        raise Fault(code or "stream_refused", f"{what}: {error.get('description')}.", "The NATS log says more.")
+        raise Fault(code or "stream_refused", f"{what}: {error.get('description')}.", hint)
     return answer
 
 

@@ -35,12 +35,9 @@ async def saved(conn: Connection, schema: str, folder: Path) -> dict[str, int]:
 
 async def restored(conn: Connection, schema: str, files: Sequence[Path]) -> dict[str, int]:
     """Rows of each table, which holds what its file has and nothing else. Raises `Fault` for tables of another version."""
+    await assert_fit(conn, schema, files)
     of_tables = {file.stem: file for file in files}
     tables = await _tables(conn, schema)
-    if of_tables.keys() != set(tables):
-        odd = ", ".join(sorted(of_tables.keys() ^ set(tables)))
-        hint = "Restore it with the version that made the copy, then upgrade."
-        raise Fault("tables_differ", f"Schema {schema} of this version has other tables than the copy: {odd}.", hint)
     rows: dict[str, int] = {}
     async with conn.transaction():
         named = ", ".join(f'"{schema}"."{table}"' for table in tables)
@@ -54,6 +51,16 @@ async def restored(conn: Connection, schema: str, files: Sequence[Path]) -> dict
         for table, column in await conn.fetch(SERIALS, schema):
             await conn.execute(NEXT.format(schema=schema, table=table, column=column))
     return rows
+
+
+async def assert_fit(conn: Connection, schema: str, files: Sequence[Path]) -> None:
+    """The files are of the tables that the schema has. Raises `Fault`."""
+    if odd := {file.stem for file in files} ^ set(await _tables(conn, schema)):
+        hint = "Restore it with the version that made the copy, then upgrade."
+        differing = ", ".join(sorted(odd))
+        raise Fault(
+            "tables_differ", f"Schema {schema} of this version has other tables than the copy: {differing}.", hint
+        )
 
 
 NEXT: Final = """

@@ -5,7 +5,7 @@ import hashlib
 import os
 import shutil
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from importlib.metadata import version
@@ -25,6 +25,7 @@ from runtime.embedded.postgres import EmbeddedPostgres
 from runtime.fault import Fault
 from runtime.logging import configure
 from runtime.nats import Connection, Login, connect
+from runtime.postgres import Connection as Session
 from runtime.postgres import create_pool
 from runtime.settings import CopySettings
 from runtime.stream_copy import Saved, names, restored, saving
@@ -40,6 +41,8 @@ MANIFEST: Final = "manifest.json"
 SCHEMAS: Final = (LIVE, WEBHOOKS)
 STATEMENT_MAX_S: Final = 24 * 3600.0
 READ_BYTES: Final = 1 << 20
+
+TablesStep = Callable[[Session, str, Sequence[Path]], Awaitable[object]]
 
 
 class StreamFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,7 +88,12 @@ def run_backup(folder: Path, data_dir: Path, *, logs: bool) -> int:
     draft = folder.with_name(f"{folder.name}.part")
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(parents=True)
-    manifest = asyncio.run(copied(draft, settings_of(data_dir), logs=logs))
+    try:
+        manifest = asyncio.run(copied(draft, settings_of(data_dir), logs=logs))
+    except OSError as error:
+        shutil.rmtree(draft, ignore_errors=True)  # it would keep the disk full
+        hint = "Nothing is left of the copy. Make room, or name a folder on another disk."
+        raise Fault("copy_not_written", f"The copy could not be written: {error.strerror or error}.", hint) from error
     if folder.exists():
         folder.rmdir()
     draft.rename(folder)
@@ -249,23 +257,27 @@ async def put_back(folder: Path, manifest: Manifest, into: Into, *, tables: bool
             hint = "Restore into empty servers: a copy never replaces a log."
             raise Fault("log_exists", f"There is a log already: {', '.join(there)}.", hint)
         shown = await _tables_at(into.dsn) if into.dsn else START
-        if into.dsn and tables and manifest.tables:  # first, for these may be of another version
-            await _restore_tables(folder, manifest, into.dsn)
+        put_tables = bool(into.dsn and tables and manifest.tables)
+        if put_tables:  # before anything is there, for these may be of another version
+            await _restore_tables(folder, manifest, into.dsn, copies.assert_fit)
         for stream in manifest.streams:  # the first chapter is first
             await restored(connection, unfinished(stream.saved, manifest.cell), _pieces(_file_of(folder, stream.name)))
+        if put_tables:
+            await _restore_tables(folder, manifest, into.dsn, copies.restored)
         await finish(connection)
         return await renewed(into.login, manifest.cell, beyond=max(into.beyond, chapter_of(shown)))
     finally:
         await connection.close()
 
 
-async def _restore_tables(folder: Path, manifest: Manifest, dsn: str) -> None:
+async def _restore_tables(folder: Path, manifest: Manifest, dsn: str, step: TablesStep) -> None:
+    """The step was taken for each schema, over tables of this version. Raises `Fault`."""
     await migrate(dsn)
     pool = await create_pool(dsn, name="restore", size_max=1, statement_max_s=STATEMENT_MAX_S)
     try:
         async with pool.acquire() as conn:
             for schema in manifest.tables:
-                await copies.restored(conn, schema, _copies_in(folder / schema))
+                await step(conn, schema, _copies_in(folder / schema))
     finally:
         pool.terminate()
 

@@ -1,9 +1,14 @@
 """Copies of a whole cell, put into other servers: nothing is lost, nothing old is met again, nothing damaged is taken."""
 
 import asyncio
+import os
+import sys
+from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from resource import RLIMIT_FSIZE, setrlimit
+from unittest.mock import ANY
 
 import msgspec
 import pytest
@@ -84,6 +89,7 @@ async def cell(nats_server: EmbeddedNats, postgres_dsn: str) -> Cell:
 async def empty(tmp_path: Path, postgres_server: EmbeddedPostgres) -> AsyncIterator[Cell]:
     """Servers on which nothing is yet."""
     nats = EmbeddedNats(tmp_path / "empty")
+    nats.hasten()
     await nats.start()
     await postgres_server.create_database("empty")
     yield Cell(nats, postgres_server.dsn_of("empty"))
@@ -238,6 +244,33 @@ async def test_a_restore_that_stopped_in_the_middle_left_no_log_and_is_done_agai
     assert [type(recorded.event) for recorded in after[len(before) :]] == [ChapterClosed, ChapterOpened]
     assert chapter_of(goes_on) == 3
     assert (await founded(empty)).end == goes_on
+
+
+async def test_a_copy_onto_a_full_disk_leaves_nothing_of_itself(cell: Cell, tmp_path: Path) -> None:
+    """It says so in a sentence, and the next one into the same folder is whole."""
+    login = cell.nats.login("system")
+    named = {
+        "MUSTER_NATS_URLS": login.urls[0],
+        "MUSTER_NATS_PASSWORD": login.password,
+        "MUSTER_POSTGRES_DSN": cell.dsn,
+    }
+
+    async def backed_up(most_bytes: int) -> tuple[int | None, str]:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-B", "-I", "-m", "services.cli", "backup", str(tmp_path / "copy"),
+            env=dict(os.environ) | named, stdout=PIPE, stderr=STDOUT,
+            preexec_fn=lambda: setrlimit(RLIMIT_FSIZE, (most_bytes, most_bytes)),
+        )  # fmt: skip
+        said, _ = await process.communicate()
+        return process.returncode, said.decode()
+
+    code, said = await backed_up(2_000)
+    assert code == 1
+    assert "could not be written" in said
+    assert "Traceback" not in said
+    assert not list(tmp_path.glob("copy*"))  # noqa: ASYNC240 - a folder of ours, nothing waits
+    assert await backed_up(1 << 30) == (0, ANY)
+    check_files(tmp_path / "copy", read_manifest(tmp_path / "copy"))
 
 
 @pytest.mark.parametrize("by", ["node", "control", "tables", "operator"])

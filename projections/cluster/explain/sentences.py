@@ -131,7 +131,11 @@ def _exceeds_cluster(case: Case) -> tuple[str, str]:
     message = f"needs {case.job.shape}; all nodes together have {total}, free or not ({count(nodes, 'node')})"
     if not (sick := _sick(case)):
         return message, f"{LESS}, or add nodes"
-    return f"{message}, and {sick} more that health has taken out", f"{SICK}, or {LESS}"
+    helps = total + sick >= case.job.shape.gpus
+    return (
+        f"{message}, and {sick} more that health has taken out",
+        f"{SICK}, or {LESS}" if helps else f"{LESS}, or add nodes",
+    )
 
 
 def _sick(case: Case) -> int:

@@ -67,3 +67,5 @@ def test_what_would_hold_a_job_but_for_its_health_is_said() -> None:
     assert why.code == HoldCode.EXCEEDS_CLUSTER
     assert why.message.endswith("have 3, free or not (1 node), and 1 more that health has taken out")
     assert why.next_action == "see what returns those that are out (muster nodes), or ask for fewer GPUs"
+    why = explain(world.cluster, world.submit("larger", 5), at=world.at)
+    assert why.next_action == "ask for fewer GPUs, or add nodes"  # all that are out would not be enough

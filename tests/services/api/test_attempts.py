@@ -120,8 +120,8 @@ async def test_a_gpu_that_was_judged_is_named_with_the_rule(cell: Cell) -> None:
     by_gpu: dict[str, Any] = {"cause": StopCause.GPU, "category": FailureCategory.GPU, "node_id": NodeId(NODE)}
     position = await cell.decide(
         earlier,
-        noted,
         verdict,
+        noted,
         RunStopping(**of, cause=StopCause.GPU, node_id=NodeId(NODE)),
         noted,
         JobFailed(**of, **by_gpu),

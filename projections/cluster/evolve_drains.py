@@ -6,11 +6,12 @@ from typing import Any, Final, get_args
 from msgspec.structs import replace
 
 from events.base import Recorded
-from events.fleet import DrainCause, FleetEvent, NodeDrainBegun
+from events.fleet import DrainCause, FleetEvent, NodeDrainBegun, NodeRetired
 from events.node import NodeJoined
 from events.operator import NodeUndrainAsked, OperatorEvent
 from projections.cluster.drain_rules import Drains, DrainWord, after
-from projections.cluster.index import node_of, put_node
+from projections.cluster.index import node_of, put_node, put_run
+from projections.cluster.node import Node
 from projections.cluster.state import Cluster
 
 
@@ -31,6 +32,15 @@ def _said(cluster: Cluster, e: FleetEvent | OperatorEvent, recorded: Recorded) -
         case _:
             pass
     put_node(cluster, known.being(fitness))
+    if isinstance(e, NodeRetired):
+        _give_up(cluster, known)
+
+
+def _give_up(cluster: Cluster, node: Node) -> None:
+    """A machine that is gone for good is never found clean: what waits for that goes on, by the word of who retired it."""
+    for run_id in node.owed.keys() & cluster.runs.keys():
+        run = cluster.runs[run_id]
+        put_run(cluster, replace(run, clean=run.clean | run.bit(node.node_id)))
 
 
 DRAIN_CHANGES: Final[dict[type, Callable[[Cluster, Any, Recorded], None]]] = {

@@ -27,7 +27,7 @@ from projections.cluster.node import Kind, Node, Place, Pool, Spare, Whole
 from projections.cluster.overlay import Buckets, Lines, fork_map
 from projections.cluster.quota.tree import Tree
 
-FOLD_VERSION: Final = 5  # of what a snapshot holds: another version is thrown away
+FOLD_VERSION: Final = 6  # of what a snapshot holds: another version is thrown away
 NO_POLICY: Final = PolicySet(at=datetime.fromisoformat("1970-01-01T00:00:00+00:00"))
 
 

@@ -26,7 +26,7 @@ from events.base import (
 )
 from events.chain import follows
 from events.chapter import ChapterOpened
-from events.fleet import NodeLost
+from events.fleet import NodeLost, NodeRetired
 from events.head import LeadershipTaken, LogFounded, RoundDecided
 from events.job import (
     AdmissionWithdrawn,
@@ -288,6 +288,13 @@ def _found_clean(books: Books, _recorded: Recorded, e: GpusFoundClean) -> None:
                 slots.discard((e.node_id, slot))
 
 
+def _retired(books: Books, _recorded: Recorded, e: NodeRetired) -> None:
+    node = books.nodes.get(e.node_id)
+    if node is not None and node.epoch == e.node_epoch:
+        for slots in books.haunted.values():
+            slots -= {gpu for gpu in slots if gpu[0] == e.node_id}  # somebody answers for it that nothing runs there
+
+
 READERS: Final[dict[Any, Callable[[Books, Recorded, Any], None]]] = {  # in this order, each that fits
     Unreadable: _unreadable,
     JobSubmitted: _submitted,
@@ -304,6 +311,7 @@ READERS: Final[dict[Any, Callable[[Books, Recorded, Any], None]]] = {  # in this
     NodeDescribed: _described,
     NodeLost: _lost,
     GpusFoundClean: _found_clean,
+    NodeRetired: _retired,
 }
 ALL_READERS: Final = [
     pair

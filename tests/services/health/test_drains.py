@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from events.base import JobId, NodeId
 from events.fleet import DrainCause, NodeDrainBegun, NodeDrained, NodeDrainEnded, NodeRetired
 from events.gpu import GpuSignal, GpuSignalled
-from events.job import HoldCode, RunStopping, StopCause
+from events.job import HoldCode, JobCancelRequested, OnLost, RunStopping, StopCause
 from events.operator import MaintenanceCancelled, MaintenancePlanned, NodeDrainAsked, NodeUndrainAsked
 from projections.cluster.fitness import LEAD, Fitness
 from projections.cluster.snapshot import dump, load
@@ -142,6 +142,26 @@ def test_a_node_is_retired_once_it_is_empty_for_good(lost: bool) -> None:
     world.rounds()
     assert world.cluster.jobs[JobId("a")].hold is HoldCode.EXCEEDS_CLUSTER
     assert world.placed == {}
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_what_waits_for_a_lost_node_goes_on_once_that_is_retired(cancelled: bool) -> None:
+    """It is never found clean: whoever retires it answers for that nothing runs there."""
+    world = World({"n1": 4, "n2": 4})
+    job = running(world, 4, on_lost=OnLost.WAIT)
+    world.lose("n1")
+    if cancelled:
+        world.add(JobCancelRequested(at=world.at, team=world.cluster.jobs[job].team, job_id=job))
+    world.rounds()
+    assert world.run(job) is not None
+    drain(world, cause=DrainCause.RETIRE)
+
+    said = names(world.rounds())
+    assert ("JobCancelled" if cancelled else "JobRequeued") in said
+    world.wait(10)
+    world.rounds()
+    assert world.placed[job] == [("n1" if cancelled else "n2", 4)]
+    world.assert_sound()
 
 
 def test_a_drained_node_is_retired_when_that_is_asked() -> None:

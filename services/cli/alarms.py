@@ -30,7 +30,7 @@ def alarms(
     as_json: AsJson = False,
     api_url: ApiUrl = "",
 ) -> None:
-    """What needs a person now, newest first: what is wrong, and what to do. --json: one document a line."""
+    """Alarms that are raised, newest first: what is wrong with many nodes at once, and what to do. --json: one document a line."""
     with connect(api_url) as client:
         query = {"raised": "false" if past else "true", "limit": limit}
         found: list[dict[str, Any]] = client.get("/alarms", query, thing="alarms")["alarms"]

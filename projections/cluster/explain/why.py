@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from events.ask import Tier, Why
 from events.base import JobId, NodeId, RunId, run_id_of
-from events.job import UNPAID, HoldCode, NodeShare
+from events.job import UNPAID, HoldCode, NodeShare, OnLost
 from projections.cluster.avoid import forgiven
 from projections.cluster.explain.charge import Charge, charge_of
 from projections.cluster.explain.estimate import estimate
@@ -104,7 +104,7 @@ def _of_placed(cluster: Cluster, job: Job) -> Why:
         state = "stopping"
         message = (
             f"it is stopping ({run.stopping}{for_whom});"
-            f" {waits} of {count(len(run.shares), 'node')} {'holds' if waits == 1 else 'hold'} GPUs still"
+            f" {waits} of {count(len(run.shares), 'node')} {'holds' if waits == 1 else 'hold'} GPUs still{_waited_for(run)}"
         )
     elif run.started_at is not None:
         state, message = "running", f"it runs on {nodes}"
@@ -113,6 +113,13 @@ def _of_placed(cluster: Cluster, job: Job) -> Why:
         verb = "has" if run.started.bit_count() == 1 else "have"
         state, message = "placed", f"it has its GPUs on {nodes}; {started} {verb} started"
     return Why(job_id=job.job_id, found=True, position=cluster.position, state=state, message=message)
+
+
+def _waited_for(run: Run) -> str:
+    """The lost nodes without whose word, or an operator's, the run is not over."""
+    lost = run.dead & ~run.released & ~run.clean if run.on_lost is OnLost.WAIT else 0
+    nodes = [share.node_id for share in run.shares if run.bit(share.node_id) & lost]
+    return f"; by on_lost: wait it waits for {some(nodes)} to come back clean, or to be retired" if nodes else ""
 
 
 def _need(shape: Shape) -> dict[str, int]:

@@ -8,7 +8,7 @@ import pytest
 
 from events.ask import Basis, Outcome, Tier
 from events.gpu import GpuSignal
-from events.job import HoldCode
+from events.job import HoldCode, OnLost
 from projections.cluster.explain.reason import tier_of
 from projections.cluster.explain.sentences import SENTENCES, count, some, time_of
 from projections.cluster.explain.why import explain
@@ -69,3 +69,15 @@ def test_what_would_hold_a_job_but_for_its_health_is_said() -> None:
     assert why.next_action == "see what returns those that are out (muster nodes), or ask for fewer GPUs"
     why = explain(world.cluster, world.submit("larger", 5), at=world.at)
     assert why.next_action == "ask for fewer GPUs, or add nodes"  # all that are out would not be enough
+
+
+def test_a_run_that_waits_for_a_lost_node_says_so() -> None:
+    """And what ends that, since nothing else does."""
+    world = Ward({"n1": 4, "n2": 4})
+    job = world.put(world.submit("job", 8, on_lost=OnLost.WAIT), n1=4, n2=4)
+    world.start(job)
+    world.lose("n1")
+    world.rounds()
+    world.release(job, "n2")
+    waits = "0 of 2 nodes hold GPUs still; by on_lost: wait it waits for n1 to come back clean, or to be retired"
+    assert explain(world.cluster, job, at=world.at).message.endswith(waits)

@@ -179,9 +179,11 @@ class Faults:
         self._cut(self.any_part().name, 0.5, self.random.choice((3.0, 15.0, 60.0)))
 
     def isolate(self) -> None:
-        """A node on which ranks live is cut off for longer than nodes are waited for."""
-        if busy := [host.name for host in self.world.hosts if host.machine.living]:
-            self._cut(self.random.choice(busy), 20.0, 60.0)
+        """The node with the rank that would live longest is cut off for longer than nodes are waited for."""
+        living = [(rank, host) for host in self.world.hosts for rank in host.machine.living]
+        if living:
+            _, host = max(living, key=lambda one: one[0].born_s + one[1].machine.plan_of(one[0]).runtime_s)
+            self._cut(host.name, 20.0, 60.0)
 
     def _cut(self, name: str, least_s: float, most_s: float) -> None:
         self.world.network.cut.add(name)
@@ -359,7 +361,7 @@ class Faults:
 KINDS: Final = (
     Kind("storm", 15.0, Faults.storm),
     Kind("cut", 12.0, Faults.cut),
-    Kind("isolate", 25.0, Faults.isolate, 0.4),
+    Kind("isolate", 12.0, Faults.isolate, 0.5),
     Kind("relapse", 10.0, Faults.relapse, 0.4),
     Kind("echo", 1.0, lambda faults: faults.world.echo()),
     Kind("outage", 40.0, Faults.outage, 0.2),

@@ -35,16 +35,18 @@ class Chapters:
 
     async def newest(self) -> Newest:
         """The newest chapter, as the leaders of its streams know. Raises `NoAnswer`."""
+        chapter = self.seen  # others may look at the same time, and see more
         while True:
-            standing = await standing_of(self._way, events_stream(self.seen))
-            if not standing.created and self.seen > 1:  # another log took the place of the one that was seen
-                self.seen = 1
+            standing = await standing_of(self._way, events_stream(chapter))
+            if not standing.created and chapter > 1:  # another log took the place of the one that was seen
+                chapter = self.seen = 1
             elif not standing.created or f"{self._subjects.events_prefix}>" in standing.subjects:
-                return Newest(self.seen, standing.last, takes=True)
-            elif not (await standing_of(self._way, events_stream(self.seen + 1))).last:
-                return Newest(self.seen, standing.last, takes=False)
+                return Newest(chapter, standing.last, takes=True)
+            elif not (await standing_of(self._way, events_stream(chapter + 1))).last:
+                return Newest(chapter, standing.last, takes=False)
             else:
-                self.seen += 1
+                chapter += 1
+                self.seen = max(self.seen, chapter)
 
     async def first(self, subject: str) -> tuple[int, Raw] | None:
         """The first record on a subject, and its chapter. Raises `NoAnswer`."""

@@ -1,5 +1,6 @@
 """What is in the log when answers are lost while a chapter is closed, and when chapters do not belong together."""
 
+import asyncio
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -141,3 +142,12 @@ async def test_a_chapter_of_another_log_is_not_read_on_into(
     with pytest.raises(Broken) as started_on:
         await check(nats_connection, StreamSettings())
     assert {fault.value.code for fault in (broken, from_there, started_on)} == {"log_unlinked"}
+
+
+async def test_any_number_find_the_newest_chapter_at_once(nats_connection: Connection) -> None:
+    """None of them goes further than the log does because another did."""
+    await found(nats_connection, StreamSettings())
+    for _ in range(3):
+        await rolled(JetStreamLog(nats_connection))
+    log = JetStreamLog(nats_connection)
+    assert set(await asyncio.gather(*(log.end() for _ in range(8)))) == {position_of(4, 1)}

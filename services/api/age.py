@@ -7,11 +7,11 @@ from typing import Final
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from events.base import START, Position, spelled
+from events.base import START, Position
 from runtime.clock import Clock
 from services.api.tail import Tail
 
-POSITION: Final = "Muster-Position"  # `1:27`
+POSITION: Final = "Muster-Position"  # as a number, as in documents
 BEHIND: Final = "Muster-Behind"  # seconds since what the tables do not show yet was stored; 0: they show all
 
 
@@ -51,7 +51,7 @@ class Aged:
         async def aged(message: Message) -> None:
             if message["type"] == "http.response.start" and read.position:
                 headers = MutableHeaders(scope=message)
-                headers[POSITION] = spelled(read.position)
+                headers.setdefault(POSITION, str(read.position))  # a route may know better
                 headers[BEHIND] = f"{self._behind_s(read.position):.1f}"
             await send(message)
 

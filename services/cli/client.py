@@ -134,8 +134,7 @@ class Client:
         behind_s = float(response.headers.get("muster-behind") or 0)
         if behind_s > BEHIND_MAX_S and not self._told_of_age:
             self._told_of_age = True
-            position = response.headers.get("muster-position", "")
-            say(f"as of position {position}: the tables are {behind_s:.0f} s behind the log; deciding goes on")
+            say(f"what follows is {behind_s:.0f} s old: the tables are behind the log; deciding goes on")
 
     def _note_time(self, response: httpx.Response) -> None:
         if date := response.headers.get("date"):

@@ -245,6 +245,7 @@ class Bank:
                     min_runtime_s=0,
                     lost_most_s=90.0,  # whatever runs there
                     silent_percent=0,
+                    start_within_s=0,
                 )
             ]
         )

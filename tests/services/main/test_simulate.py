@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from events.base import JobId, position_of
+from events.base import START, JobId, position_of
 from events.head import LeadershipTaken, LogFounded
 from events.job import JobSpec, JobSubmitted
 from events.log.memory import MemoryLog
@@ -71,7 +71,7 @@ async def test_the_fold_is_that_of_the_position_that_was_asked_for() -> None:
         LogFounded(at=clock.now(), log_id="l", cell="main"),
         LeadershipTaken(at=clock.now(), instance="a", version=""),
     ]
-    await memory.append(founding[:1], after=position_of(1, 0))
+    await memory.append(founding[:1], after=START)
     for name in ("a", "b"):
         clock.advance(10)
         spec = JobSpec(name=name, command=("true",), gpus=1)

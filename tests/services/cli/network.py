@@ -18,6 +18,7 @@ class Network(NamedTuple):
     answers: list[tuple[int, Any]]
     asked: list[tuple[str, Any]]
     headers: list[dict[str, str]]  # of what it was asked, by their names in lower case
+    says: dict[str, str]  # headers of each answer
 
 
 @contextmanager
@@ -26,6 +27,7 @@ def open_network() -> Iterator[Network]:
     answers: list[tuple[int, Any]] = []
     asked: list[tuple[str, Any]] = []
     headers: list[dict[str, str]] = []
+    says: dict[str, str] = {}
 
     class Handler(BaseHTTPRequestHandler):
         def answer(self) -> None:
@@ -38,7 +40,8 @@ def open_network() -> Iterator[Network]:
                 return
             body = document if isinstance(document, bytes) else json.dumps(document).encode()
             self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
+            for name, value in (says | {"Content-Length": str(len(body))}).items():
+                self.send_header(name, value)
             self.end_headers()
             self.wfile.write(body)
 
@@ -50,7 +53,7 @@ def open_network() -> Iterator[Network]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, args=(STOPS_WITHIN_S,))
     thread.start()
-    yield Network(f"http://127.0.0.1:{server.server_port}", answers, asked, headers)
+    yield Network(f"http://127.0.0.1:{server.server_port}", answers, asked, headers, says)
     server.shutdown()
     thread.join()
     server.server_close()

@@ -34,6 +34,18 @@ def test_what_is_not_found_is_told_with_what_there_is(network: Network) -> None:
     assert (failed.value.hint, failed.value.code) == ("muster jobs --all lists the jobs", ExitCode.NOT_FOUND)
 
 
+def test_what_is_old_is_said_to_be_once(network: Network, capsys: pytest.CaptureFixture[str]) -> None:
+    """While the tables are behind; a moment is nothing to speak of."""
+    network.answers.append((200, {"jobs": []}))
+    with Client(Server(network.url, "the test")) as client:
+        for behind in ("1.5", "42.4", "43.0"):
+            network.says["Muster-Behind"] = behind
+            client.get("/jobs")
+    assert capsys.readouterr().err == (
+        "muster: what follows is 42 s old: the tables are behind the log; deciding goes on\n"
+    )
+
+
 def test_tries_end(network: Network) -> None:
     """A server that cannot serve is given up after a few."""
     network.answers.append((503, {"code": "busy", "detail": "too much waits"}))

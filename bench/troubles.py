@@ -65,9 +65,11 @@ async def servers(scene: Scene) -> None:
 async def reboot(scene: Scene) -> None:
     """Agent, supervisors and ranks of a node are gone at once."""
     node_id = scene.random.choice(scene.rig.node_ids)
-    for pid in leftovers(scene.rig.folder / "nodes" / node_id):
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    pids = leftovers(scene.rig.folder / "nodes" / node_id)
+    for number in (signal.SIGSTOP, signal.SIGKILL):  # first all stand still: none sees another end
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
 
 
 async def roll(scene: Scene) -> None:

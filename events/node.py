@@ -14,7 +14,7 @@ class EndReason(StrEnum):
     EXITED = "exited"  # every rank exited by itself, or one failed and the agent stopped the others
     STOPPED = "stopped"  # told to stop
     START_FAILED = "start_failed"  # a rank could not be started
-    NODE_REBOOTED = "node_rebooted"  # the ranks were of an earlier boot
+    NODE_REBOOTED = "node_rebooted"  # the ranks were of an earlier boot, or what looks after them was ended by somebody
     TIME_LIMIT = "time_limit"  # max_runtime, enforced on the node
     NEVER_STARTED = "never_started"  # stopped before anything ran here
 

@@ -174,5 +174,7 @@ def _end_of_ranks(ranks: tuple[Rank, ...], failed: Rank | None, stopping: Stoppi
             return Exit(EndReason.STOPPED, code, number, "the node was without contact", isolated=True)
         case Stopping(why=Why.ORDER | Why.DEAD_EPOCH | Why.UNWANTED):
             return Exit(EndReason.STOPPED, code, number, message)
+        case _ if failed is not None and failed.phase is Phase.LOST:  # whoever ends supervisors ends them for a node
+            return Exit(EndReason.NODE_REBOOTED, code, number, message)
         case _:  # they ended by themselves, or one failed and the others were stopped
             return Exit(EndReason.EXITED, code, number, message)

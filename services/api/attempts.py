@@ -110,7 +110,7 @@ def _by_node(run: run_view.Attempt, record: Recorded | None) -> str:
         case NodeJoined():
             return f"{node} began another life"
         case _ if run.reason == EndReason.NODE_REBOOTED:
-            return f"{node} was rebooted"
+            return f"all that ran on {node} was ended: it was rebooted, or somebody did so"
         case _ if run.failed_node is None:
             return "its GPUs came back without a word how it ended"
         case _:

@@ -243,7 +243,7 @@ async def test_a_supervisor_that_is_killed_takes_nothing_with_it_unnoticed(agent
     os.kill(pids["supervisor"], signal.SIGKILL)
 
     end = await control.ended(RUN)
-    assert (end.reason, end.exit_code, end.rank) == (EndReason.EXITED, 137, 0)
+    assert (end.reason, end.exit_code, end.rank) == (EndReason.NODE_REBOOTED, 137, 0), "no word of the rank itself"
     assert agents.processes() == []
 
 

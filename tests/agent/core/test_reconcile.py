@@ -157,7 +157,16 @@ def test_a_stop_takes_its_rungs_in_their_time() -> None:
             Stopping(Why.START_FAILED),
             exited(127, 0, EndReason.START_FAILED, message="cannot"),
         ),
-        ((Rank(0, Phase.EXITED), Rank(1, Phase.LOST, 137, 0.0, "lost")), None, exited(137, 1, message="lost")),
+        (
+            (Rank(0, Phase.EXITED), Rank(1, Phase.LOST, 137, 0.0, "lost")),
+            None,
+            exited(137, 1, EndReason.NODE_REBOOTED, message="lost"),
+        ),
+        (
+            (Rank(0, Phase.EXITED, 1, 5.0), Rank(1, Phase.LOST, 137, 9.0, "lost")),
+            Stopping(Why.RANK_FAILED),
+            exited(1, 0),
+        ),
     ],
 )
 def test_an_end_is_told_as_it_was(ranks: tuple[Rank, ...], stopping: Stopping | None, report: ReportEnded) -> None:

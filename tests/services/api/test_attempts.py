@@ -31,7 +31,10 @@ def attempt(**said: Any) -> Attempt:
 
 SENTENCES: list[tuple[dict[str, Any], str]] = [
     ({"category": "node", "cause": "node_lost"}, "n1 was lost"),
-    ({"category": "node", "cause": "node_lost", "reason": "node_rebooted"}, "n1 was rebooted"),
+    (
+        {"category": "node", "cause": "node_lost", "reason": "node_rebooted"},
+        "all that ran on n1 was ended: it was rebooted, or somebody did so",
+    ),
     (
         {"category": "node", "cause": "node_lost", "failed_node": None},
         "its GPUs came back without a word how it ended",

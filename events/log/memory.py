@@ -7,7 +7,6 @@ from datetime import datetime
 
 from events.base import START, Event, Position, Recorded, Stretch, chapter_of, position_of, sequence_of, spelled
 from events.chain import Chain, extended
-from events.chapter import ChapterClosed, ChapterOpened
 from events.codec import EPOCH, Codec, Stamp
 from events.log.port import QUIET_S, STRETCH_MAX, Broken, Conflict, Roll, Rolled
 from events.log.writing import Pen, Writing
@@ -100,28 +99,10 @@ class MemoryLog:
         chapter = chapter_of(chain.position) or 1
         if chapter == len(self._begins):
             chain = self._extended(chain)
-            closed = ChapterClosed(
-                at=roll.at,
-                by=roll.by,
-                chapter=chapter,
-                log_id=roll.log_id,
-                records=chain.records,
-                size_bytes=chain.size_bytes,
-                digest=chain.digest.hex(),
-                cause=roll.cause,
-            )
-            self._put(self.subjects.closing(chapter), closed, "closed")
+            self._put(self.subjects.closing(chapter), roll.closing(chain), "closed")
             chain = self._extended(chain)
             self._begins.append(len(self._records))
-            opened = ChapterOpened(
-                at=roll.at,
-                by=roll.by,
-                chapter=chapter + 1,
-                log_id=roll.log_id,
-                previous=chain.position,
-                digest=chain.digest.hex(),
-            )
-            self._put(self.subjects.head, opened, "opened")
+            self._put(self.subjects.head, roll.opening(chain), "opened")
         return Rolled(self._records[self._begins[chapter] - 1].position, position_of(chapter + 1, 1), 0.0)
 
     def _put(self, subject: str, event: Event, name: str) -> None:

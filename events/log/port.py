@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple, Protocol
 
-from events.base import Event, Position, Recorded, Stretch
+from events.base import Event, Position, Recorded, Stretch, chapter_of
 from events.chain import Chain
-from events.chapter import RollCause
+from events.chapter import ChapterClosed, ChapterOpened, RollCause
 from events.codec import EPOCH
 
 QUIET_S: Final = 0.1  # following yields an empty stretch when nothing came for this long
@@ -98,6 +98,30 @@ class Roll(NamedTuple):
     at: datetime
     cause: RollCause = RollCause.ASKED
     by: str = ""  # who asked
+
+    def closing(self, chain: Chain) -> ChapterClosed:
+        """The last record of the chapter that `chain` ends in, which has all others."""
+        return ChapterClosed(
+            at=self.at,
+            by=self.by,
+            chapter=chapter_of(chain.position) or 1,
+            log_id=self.log_id,
+            records=chain.records,
+            size_bytes=chain.size_bytes,
+            digest=chain.digest.hex(),
+            cause=self.cause,
+        )
+
+    def opening(self, chain: Chain) -> ChapterOpened:
+        """The first record of the chapter after the one that `chain` has all of."""
+        return ChapterOpened(
+            at=self.at,
+            by=self.by,
+            chapter=chapter_of(chain.position) + 1,
+            log_id=self.log_id,
+            previous=chain.position,
+            digest=chain.digest.hex(),
+        )
 
 
 class Rolled(NamedTuple):

@@ -7,7 +7,6 @@ from nats.aio.client import Client
 
 from events.base import Event, Position, chapter_of, position_of
 from events.chain import Chain, extended
-from events.chapter import ChapterClosed, ChapterOpened
 from events.codec import Stamp
 from events.log.batch import MOVED, PLAIN, STREAM
 from events.log.follow import LogReader, contiguous, linked
@@ -72,18 +71,9 @@ class Roller:
             chain = await self._read(chain, chapter, (await standing_of(self._way, stream)).last)
             if closed := await record_of(self._way, stream, {"last_by_subj": closing}):
                 return await self._read(chain, chapter, closed.sequence)
-            event = ChapterClosed(
-                at=roll.at,
-                by=roll.by,
-                chapter=chapter,
-                log_id=roll.log_id,
-                records=chain.records,
-                size_bytes=chain.size_bytes,
-                digest=chain.digest.hex(),
-                cause=roll.cause,
-            )
             # What was under way when it was shut may come before it: then it is read, and this written anew.
-            await self._put(closing, event, f"{chain.position:x}-closed", {STREAM: stream, LAST: str(chain.records)})
+            expected = {STREAM: stream, LAST: str(chain.records)}
+            await self._put(closing, roll.closing(chain), f"{chain.position:x}-closed", expected)
 
     async def create(self, chapter: int) -> None:
         """The chapter's stream is there, as the one before it was made. Raises `NoAnswer`, `Refusal`."""
@@ -95,14 +85,7 @@ class Roller:
         """The position of the first record of the next chapter. Raises `NoAnswer`, `Refusal`, `Broken`."""
         chapter = chapter_of(chain.position) + 1
         stream = events_stream(chapter)
-        event = ChapterOpened(
-            at=roll.at,
-            by=roll.by,
-            chapter=chapter,
-            log_id=roll.log_id,
-            previous=chain.position,
-            digest=chain.digest.hex(),
-        )
+        event = roll.opening(chain)
         while (first := await self._reader.read(position_of(chapter, 1))) is None:
             await self._put(self._pen.subjects.head, event, f"{chain.position:x}-opened", {STREAM: stream, LAST: "0"})
         linked(chain.position, first)

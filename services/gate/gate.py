@@ -151,11 +151,8 @@ class Gate:
         return answer
 
     async def _resume(self, team: TeamId, ask: Resume, by: str) -> Answer:
-        problem = team_problem(team) or _text_problem(ask.trace, ask.reason)
-        if problem is not None:
+        if (problem := _job_problem(team, ask)) is not None:
             return problem
-        if not is_job_id(ask.job_id):
-            return _not_found(team, ask, "an id is j and 13 characters, as submit answers it")
         event = JobResumeAsked(
             at=self._clock.now(), by=by, trace=ask.trace, team=team, job_id=ask.job_id, reason=ask.reason
         )
@@ -170,11 +167,8 @@ class Gate:
         return answer if answer is not None else await self._recorded(self._asks, [event])
 
     async def _cancel(self, team: TeamId, ask: Cancel, by: str) -> Answer:
-        problem = team_problem(team) or _text_problem(ask.trace, ask.reason)
-        if problem is not None:
+        if (problem := _job_problem(team, ask)) is not None:
             return problem
-        if not is_job_id(ask.job_id):
-            return _not_found(team, ask, "an id is j and 13 characters, as submit answers it")
         event = JobCancelRequested(
             at=self._clock.now(), by=by, trace=ask.trace, team=team, job_id=ask.job_id, reason=ask.reason
         )
@@ -292,6 +286,14 @@ def _text_problem(trace: str, reason: str = "") -> Refused | None:
         (mark for mark in reason if unicodedata.category(mark) == "Cc"), ""
     )  # it is shown on terminals, in a line
     return invalid(f"reason: has {odd!r}, which is no text; say it in one line") if odd else None
+
+
+def _job_problem(team: TeamId, ask: Cancel | Resume) -> Refused | None:
+    """What is wrong with an ask of a job, before the log is asked for it; None for nothing."""
+    problem = team_problem(team) or _text_problem(ask.trace, ask.reason)
+    if problem is None and not is_job_id(ask.job_id):
+        return _not_found(team, ask, "an id is j and 13 characters, as submit answers it")
+    return problem
 
 
 def _not_found(team: TeamId, ask: Cancel | Resume, hint: str) -> Refused:

@@ -30,8 +30,8 @@ from agent.reports import Place, batch_of, event_of, note
 from agent.ship_logs import LogShipper
 from events.ask import Accepted, RefusalCode, Refused
 from events.ask import Report as ReportMessage
-from events.base import START, Position
-from events.desired import Desired, Heartbeat, Order, decode_desired
+from events.base import START
+from events.desired import Desired, Heartbeat, Order, as_of_in, decode_desired
 from runtime.clock import Clock
 from runtime.fault import Fault
 from runtime.logging import get_logger
@@ -50,12 +50,6 @@ FLUSH_S: Final = 2.0  # that the report of an end waits for the last output, at 
 REPORTS_MAX: Final = 500  # in one message
 BACK_OFF_FIRST_S: Final = 0.2
 BACK_OFF_MAX_S: Final = 5.0
-
-
-class AsOf(msgspec.Struct, frozen=True):
-    """What of a desired state tells how new it is."""
-
-    as_of: Position
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
@@ -218,8 +212,7 @@ class Agent:
 
     def _hear_of_desired(self, payload: bytes) -> None:
         """A value was sent. It may not be stored yet, or never: it says only what to look for."""
-        with suppress(msgspec.DecodeError):
-            self._hinted = max(self._hinted, msgspec.json.decode(payload, type=AsOf).as_of)
+        self._hinted = max(self._hinted, as_of_in(payload))
         self._hint.set()
 
     async def _comes_later(self) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from events.base import GpuUuid, JobId, Moment, NodeEpoch, NodeId, Position, RunId, SlotMask, TeamId
+from events.base import START, GpuUuid, JobId, Moment, NodeEpoch, NodeId, Position, RunId, SlotMask, TeamId
 from events.job import JobSpec, StopCause
 
 
@@ -100,6 +100,20 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _desired = msgspec.json.Decoder(Desired)
+
+
+class _AsOf(msgspec.Struct, frozen=True):
+    """All that has to be read of what another version wrote."""
+
+    as_of: Position = START
+
+
+def as_of_in(payload: bytes) -> Position:
+    """How new what is desired of a node is, whatever version wrote it; `START` where it does not say."""
+    try:
+        return msgspec.json.decode(payload, type=_AsOf).as_of
+    except msgspec.DecodeError:
+        return START
 
 
 def decode_desired(payload: bytes) -> Desired:

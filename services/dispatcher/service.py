@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from events.base import START, NodeId, Position, Stretch
-from events.desired import Desired, decode_desired
+from events.desired import Desired, as_of_in, decode_desired
 from events.subjects import Subjects
 from projections.cluster.desired import desired, fitted
 from projections.cluster.patience import waiting
@@ -32,12 +32,6 @@ class Known(NamedTuple):
 
     sequence: int
     desired: Desired | None
-    as_of: Position = START
-
-
-class AsOf(msgspec.Struct, frozen=True):
-    """All that has to be read of what another version wrote."""
-
     as_of: Position = START
 
 
@@ -148,12 +142,7 @@ class Dispatcher:
             held = decode_desired(stored.payload)
         except msgspec.DecodeError:  # of another version: overwritten by who has read as far
             held = None
-        if held is not None:
-            return Known(stored.sequence, held, held.as_of)
-        try:
-            return Known(stored.sequence, None, msgspec.json.decode(stored.payload, type=AsOf).as_of)
-        except msgspec.DecodeError:
-            return Known(stored.sequence, None)
+        return Known(stored.sequence, held, held.as_of if held is not None else as_of_in(stored.payload))
 
 
 def _same(stored: Desired, wanted: Desired) -> bool:

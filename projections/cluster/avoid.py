@@ -4,9 +4,8 @@ They are a part of its shape: jobs that keep away from other nodes are not alike
 `placing.misfit` knows.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import datetime, timedelta
-from itertools import takewhile
 from typing import Final
 
 from msgspec.structs import replace
@@ -29,7 +28,7 @@ def avoiding(cluster: Cluster, job: Job, nodes: Iterable[NodeId], at: datetime) 
 
 def forgiven(cluster: Cluster, at: datetime) -> Cluster:
     """The cluster as of `at`: waiting jobs keep away from no node for which their time is over. As it was, if there are none."""
-    if next(_over(cluster, at), None) is None:
+    if next(cluster.avoiding.until(None, at), None) is None:
         return cluster
     fork = cluster.fork()
     forgive(fork, at)
@@ -38,15 +37,9 @@ def forgiven(cluster: Cluster, at: datetime) -> Cluster:
 
 def forgive(cluster: Cluster, at: datetime) -> None:
     """The same, for good."""
-    for job in list(_over(cluster, at)):
+    for job_id in list(cluster.avoiding.until(None, at)):
+        job = cluster.jobs[job_id]
         put_job(cluster, _with(job, job.avoid, at))
-
-
-def _over(cluster: Cluster, at: datetime) -> Iterator[Job]:
-    now_s = at.timestamp()
-    return (
-        cluster.jobs[job_id] for _, job_id in takewhile(lambda entry: entry[0][0] <= now_s, cluster.avoiding.line(None))
-    )
 
 
 def _with(job: Job, avoid: dict[NodeId, datetime], at: datetime) -> Job:

@@ -15,10 +15,7 @@ NONE: Final = timedelta()
 
 def due(cluster: Cluster, at: datetime) -> Iterator[RunId]:
     """The runs that a drain wants told to stop by now, of the nodes whose deadline is nearest first."""
-    near = (at + LEAD).timestamp()
-    for (deadline, *_), node_id in cluster.deadlines.line(None):
-        if deadline > near:
-            return
+    for node_id in cluster.deadlines.until(None, at + LEAD):
         node = cluster.nodes[node_id]
         drain = node.fitness.drain
         assert drain is not None

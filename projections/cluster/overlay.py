@@ -3,6 +3,7 @@
 from bisect import bisect_left, insort
 from collections.abc import Iterator, MutableMapping
 from collections.abc import Set as AbstractSet
+from datetime import datetime
 from typing import Generic, TypeVar, cast, overload
 
 from sortedcontainers import SortedDict
@@ -147,6 +148,14 @@ class Lines(Generic[G, V]):
             if entry[0] not in self._gone.get(group, ()):
                 yield entry
         yield from came[index:]
+
+    def until(self, group: G, moment: datetime) -> Iterator[V]:
+        """What stands in a line by moments whose moment has come by then."""
+        until_s = moment.timestamp()
+        for key, value in self.line(group):
+            if key[0] > until_s:
+                return
+            yield value
 
     def count_before(self, group: G, key: tuple[float, ...]) -> int:
         """How many entries of a group come before `key`."""

@@ -57,7 +57,7 @@ def decide(cluster: Cluster, tick: Tick) -> list[Event]:
 
 def _outside(cluster: Cluster, tick: Tick) -> dict[RunId, StopCause]:
     """Runs of which time makes something, and the first reason of these: a drain, a start that took too long, credits."""
-    late = (run_id for _, run_id in _until(cluster.starting.line(None), tick) if cluster.runs[run_id].absent)
+    late = (run_id for run_id in cluster.starting.until(None, tick.at) if cluster.runs[run_id].absent)
     found = dict.fromkeys(islice(_unpaid(cluster, tick), DECIDED_MAX), StopCause.CREDITS)
     found |= dict.fromkeys(islice(late, DECIDED_MAX), StopCause.START_DEADLINE)
     return found | dict.fromkeys(islice(due(cluster, tick.at), DECIDED_MAX), StopCause.DRAIN)
@@ -66,17 +66,7 @@ def _outside(cluster: Cluster, tick: Tick) -> dict[RunId, StopCause]:
 def _unpaid(cluster: Cluster, tick: Tick) -> Iterator[RunId]:
     """Runs that are to be told to stop now, so that they end within what is reserved: their accounts cannot pay for more."""
     for cover in sorted(cover for cover in cluster.credits.covered.groups() if cover.short):
-        for _, run_id in _until(cluster.credits.covered.line(cover), tick):
-            yield run_id
-
-
-def _until(line: Iterator[tuple[tuple[float, ...], RunId]], tick: Tick) -> Iterator[tuple[tuple[float, ...], RunId]]:
-    """The entries of a line by moments that have come."""
-    now = tick.at.timestamp()
-    for key, run_id in line:
-        if key[0] > now:
-            return
-        yield key, run_id
+        yield from cluster.credits.covered.until(cover, tick.at)
 
 
 def _of_run(cluster: Cluster, run: Run, tick: Tick, outside: StopCause | None) -> list[Event]:

@@ -7,7 +7,7 @@ Feitelson 2001); here of slots on nodes, since a gang needs more than a number o
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from heapq import merge
-from itertools import groupby, takewhile
+from itertools import groupby
 from operator import itemgetter
 from typing import Final, NamedTuple
 
@@ -122,10 +122,10 @@ class Future:
 
     def _overdue(self, types: Sequence[str]) -> list[Change]:
         """The runs that should have ended, by when they are thought to."""
-        cluster, now_s = self._room.cluster, self._at.timestamp()
+        cluster = self._room.cluster
         late: list[Change] = []
         for gpu_type in types:
-            for _, run_id in takewhile(lambda entry: entry[0][0] <= now_s, cluster.ends.line(gpu_type)):
+            for run_id in cluster.ends.until(gpu_type, self._at):
                 run = cluster.runs[run_id]
                 late.append(Change(expected_end(run, self._at) or self._at, run.placed, self._held(run)))
         return sorted(late, key=itemgetter(0, 1))

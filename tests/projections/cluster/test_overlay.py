@@ -1,6 +1,7 @@
 """Maps, lines and buckets that can be forked, held to plain dictionaries under forks of forks."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -67,6 +68,20 @@ def test_a_key_taken_out_of_a_fork_is_missing_there_and_only_there() -> None:
     with pytest.raises(KeyError):
         fork["a"]
     assert below["a"] == 1
+
+
+def test_a_line_by_moments_gives_what_has_come() -> None:
+    """That moment too, in order, with what a fork has put in or taken out."""
+    begin = datetime(2026, 1, 1, tzinfo=UTC)
+    lines: Lines[str, int] = Lines()
+    for minute in (3, 1, 2):
+        lines.add("a", ((begin + timedelta(minutes=minute)).timestamp(), 7), minute)
+    fork = lines.fork()
+    fork.add("a", (begin.timestamp(), 7), 0)
+    fork.remove("a", ((begin + timedelta(minutes=1)).timestamp(), 7))
+
+    at = begin + timedelta(minutes=2)
+    assert (list(lines.until("a", at)), list(fork.until("a", at)), list(fork.until("b", at))) == ([1, 2], [0, 2], [])
 
 
 @given(STEPS)

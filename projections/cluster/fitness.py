@@ -134,14 +134,15 @@ class Fitness(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def asks(self) -> bool:
         """Whether a verdict may be due. What drains and windows ask for, and when, the node knows: see `Node.asks`."""
-        return bool(
-            self.pending
-            or self.remedies
-            or self.unkillable
-            or self.mended
-            or any(ailment.whole_node for ailment in self.ailments.values())
-            or len(self.history) >= LEMON_FAULTS
-        )
+        return bool(self.pending or self.remedies or self.mended or (self.drain is None and self._blames_node))
+
+    @property
+    def _blames_node(self) -> bool:
+        """Whether something may ask for a drain."""
+        if self.unkillable or any(ailment.whole_node for ailment in self.ailments.values()):
+            return True
+        enough = len(self.history) >= LEMON_FAULTS
+        return enough and sum(fault.action in OUT for fault in self.history) >= LEMON_FAULTS
 
     @property
     def mended(self) -> bool:

@@ -120,6 +120,11 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         )  # most nodes are fit, and it is asked often
 
     @property
+    def gone(self) -> bool:
+        """Whether it was given up, or is retired: nothing that it does, or leaves undone, says anything."""
+        return self.state is NodeState.LOST or self.fitness.retired
+
+    @property
     def empty(self) -> bool:
         """Whether nothing runs here, nor may be running still: of lives before this one, what was not found clean."""
         if self.held:
@@ -129,9 +134,11 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def asks(self) -> bool:
-        """Whether health may have something to say of it at any moment. Of one that is merely drained it has not."""
+        """Whether health may have something to say of it at any moment. Of one that is merely drained, or retired, it has not."""
+        if self.fitness.retired:
+            return False
         drain = self.fitness.drain
-        if drain is None or self.fitness.retired:
+        if drain is None:
             return self.fitness.asks
         said = drain.done and drain.cause not in (DrainCause.RETIRE, DrainCause.UNKILLABLE)  # which something follows
         return self.fitness.asks or (self.empty and not said)
@@ -180,6 +187,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     def mask(self, uuids: tuple[GpuUuid, ...]) -> Slots:
         """The slots of some GPUs; those never seen here have none."""
+        if not uuids:
+            return 0  # of most nodes no GPU is out, nor doubted
         slots = {uuid: slot for slot, uuid in enumerate(self.uuids)}
         return sum(1 << slots[uuid] for uuid in set(uuids) if uuid in slots)
 

@@ -2,8 +2,6 @@
 
 from functools import cached_property
 
-import msgspec
-
 from events.alarm import AlarmCleared, AlarmCode, AlarmRaised
 from events.base import Event, NodeId
 from events.fleet import AUTOMATIC
@@ -63,10 +61,16 @@ class Breaker:
         node_ids = tuple(sorted(self._held_back))
         if raised is not None and (raised.message, raised.node_ids) == (message, node_ids[:ABOUT_MAX]):
             return []
-        alarm = AlarmRaised(
-            at=tick.at, code=AlarmCode.BREAKER, message=message, hint=HINT, node_ids=node_ids[:ABOUT_MAX]
-        )
-        return [msgspec.structs.replace(alarm, count=len(node_ids))]
+        return [
+            AlarmRaised(
+                at=tick.at,
+                code=AlarmCode.BREAKER,
+                message=message,
+                hint=HINT,
+                node_ids=node_ids[:ABOUT_MAX],
+                count=len(node_ids),
+            )
+        ]
 
 
 def out_of(node: Node) -> int:

@@ -5,7 +5,6 @@ from typing import Final
 from events.base import Event
 from events.fleet import NodeClockJudged
 from projections.cluster.clocks import changed
-from projections.cluster.node import NodeState
 from projections.cluster.state import Cluster
 from projections.cluster.tick import Tick
 
@@ -17,7 +16,7 @@ def decide(cluster: Cluster, tick: Tick) -> list[Event]:
     events: list[Event] = []
     for node_id, ahead_s in sorted(tick.skews.items()):
         node = cluster.nodes.get(node_id)
-        if node is not None and node.state is not NodeState.LOST and changed(node.fitness.ahead_s, ahead_s):
+        if node is not None and not node.gone and changed(node.fitness.ahead_s, ahead_s):
             judged = NodeClockJudged(at=tick.at, node_id=node_id, node_epoch=node.epoch, ahead_s=round(ahead_s, 1))
             events.append(judged)
     return events[:DECIDED_MAX]

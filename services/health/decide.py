@@ -1,7 +1,6 @@
 """Whether nodes are there and fit for use: silence, verdicts on GPUs, drains and maintenance."""
 
 from events.base import Event
-from events.fleet import FleetEvent
 from projections.cluster.state import Cluster
 from projections.cluster.tick import Tick
 from services.health import clocks, drains, silent, verdicts
@@ -10,9 +9,4 @@ from services.health import clocks, drains, silent, verdicts
 def decide(cluster: Cluster, tick: Tick) -> list[Event]:
     """Health's part of a round. Of a node that is retired nothing is said any more: that was its last word."""
     deciders = (silent.decide, verdicts.decide, drains.decide, clocks.decide)
-    said = [event for decide_part in deciders for event in decide_part(cluster, tick)]
-    return [event for event in said if not _of_retired(cluster, event)]
-
-
-def _of_retired(cluster: Cluster, event: Event) -> bool:
-    return isinstance(event, FleetEvent) and cluster.nodes[event.node_id].fitness.retired
+    return [event for decide_part in deciders for event in decide_part(cluster, tick)]

@@ -1,10 +1,10 @@
 """Drains: when a node that is drained is empty, when maintenance begins and ends, and when a node is retired."""
 
 from collections.abc import Iterator
-from itertools import chain, islice, takewhile
+from itertools import chain, islice
 from typing import Final
 
-from events.base import Event, NodeId
+from events.base import Event
 from events.fleet import DrainCause, NodeDrainBegun, NodeDrained, NodeDrainEnded, NodeRetired
 from projections.cluster.fitness import LEAD
 from projections.cluster.node import Node
@@ -19,21 +19,14 @@ def decide(cluster: Cluster, tick: Tick) -> list[Event]:
 
     Nodes that are drained and empty, and windows that are far, are not looked at.
     """
-    asking = sorted({*cluster.cases, *islice(_timely(cluster, tick), DECIDED_MAX)})
+    timely = cluster.windows.until(None, tick.at)  # of which a window is near, or over
+    asking = sorted({*cluster.cases, *islice(timely, DECIDED_MAX)})
     said = (list(_said(cluster.nodes[node_id], tick)) for node_id in asking)
     return list(chain.from_iterable(islice(filter(None, said), DECIDED_MAX)))
 
 
-def _timely(cluster: Cluster, tick: Tick) -> Iterator[NodeId]:
-    """The nodes of which a window is near, or over."""
-    now = tick.at.timestamp()
-    return (node_id for _, node_id in takewhile(lambda entry: entry[0][0] <= now, cluster.windows.line(None)))
-
-
 def _said(node: Node, tick: Tick) -> Iterator[Event]:
     fitness = node.fitness
-    if fitness.retired:
-        return
     over = [window for window in fitness.windows if window.ends <= tick.at]
     for window in over:
         yield NodeDrainEnded(

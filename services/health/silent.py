@@ -1,12 +1,12 @@
 """Whether a node's agent is there: suspect, recovered, lost. Judged by silence, which only the tick knows."""
 
-from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
 from events.alarm import AlarmCleared, AlarmCode, AlarmRaised
-from events.base import Event, NodeId
+from events.base import Event
 from events.fleet import NodeLost, NodeRecovered, NodeSuspected, Patience
+from projections.cluster.evolve_health import ABOUT_MAX
 from projections.cluster.node import Node, NodeState
 from projections.cluster.patience import bounded, costs, may_restart
 from projections.cluster.state import Cluster
@@ -14,7 +14,6 @@ from projections.cluster.tick import Tick
 
 DECIDED_MAX: Final = 1_000  # nodes in one round; the rest is the next round's
 SILENT_MIN: Final = 3  # fewer at once say nothing about the network
-NAMED_MAX: Final = 20  # nodes in an alarm
 HINT: Final = (
     "Look for what they have in common: a switch, a rack, a firewall. If they are gone for good, retire them, or raise "
     "silent_percent by `muster policy set` until they are given up."
@@ -27,7 +26,7 @@ def decide(cluster: Cluster, tick: Tick) -> list[Event]:
     held = bool(events) or AlarmCode.NETWORK_SUSPECTED in cluster.alarms
     for node_id in sorted(tick.silent.keys() | cluster.suspects.keys()):
         node = cluster.nodes.get(node_id)
-        if node is None or node.state is NodeState.LOST:
+        if node is None or node.gone:
             continue
         silent_s = tick.silent.get(node_id, 0.0)
         if silent_s >= cluster.policy.lost_after_s and not held and (lost := _lost(cluster, tick, node)):
@@ -70,13 +69,15 @@ def _lost(cluster: Cluster, tick: Tick, node: Node) -> NodeLost | None:
 
 def _of_the_network(cluster: Cluster, tick: Tick) -> list[Event]:
     """An alarm begins or ends. While it lasts, and in the round that ends it, nobody is given up."""
-    raised = AlarmCode.NETWORK_SUSPECTED in cluster.alarms
-    if not raised and len(tick.silent) < SILENT_MIN:
+    raised, percent = AlarmCode.NETWORK_SUSPECTED in cluster.alarms, cluster.policy.silent_percent
+    nodes, enough_s = cluster.nodes, cluster.policy.suspect_after_s
+    silent = sorted(
+        n for n, silent_s in tick.silent.items() if silent_s >= enough_s and n in nodes and _counts(nodes[n])
+    )
+    if not raised and len(silent) < SILENT_MIN:
         return []
-    counted = {node_id: node for node_id, node in cluster.nodes.items() if _counts(node)}
-    silent = _silent(cluster, tick, counted)
-    suspected = len(silent) >= SILENT_MIN and len(silent) * 100 > cluster.policy.silent_percent * len(counted)
-    suspected = suspected and cluster.policy.silent_percent > 0
+    counted = sum(map(_counts, nodes.values()))
+    suspected = len(silent) >= SILENT_MIN and percent > 0 and len(silent) * 100 > percent * counted
     if suspected == raised:
         return []
     if raised:
@@ -85,20 +86,15 @@ def _of_the_network(cluster: Cluster, tick: Tick) -> list[Event]:
         AlarmRaised(
             at=tick.at,
             code=AlarmCode.NETWORK_SUSPECTED,
-            message=f"{len(silent)} of {len(counted)} nodes are silent at once: none of them is given up.",
+            message=f"{len(silent)} of {counted} nodes are silent at once: none of them is given up.",
             hint=HINT,
-            node_ids=tuple(silent[:NAMED_MAX]),
+            node_ids=tuple(silent[:ABOUT_MAX]),
             count=len(silent),
         )
     ]
 
 
-def _silent(cluster: Cluster, tick: Tick, counted: Mapping[NodeId, Node]) -> list[NodeId]:
-    enough_s = cluster.policy.suspect_after_s
-    return sorted(node_id for node_id, silent_s in tick.silent.items() if node_id in counted and silent_s >= enough_s)
-
-
 def _counts(node: Node) -> bool:
     """Whether the node's silence says something: one that was given up, or emptied on purpose, may well be switched off."""
     drain = node.fitness.drain
-    return node.state is not NodeState.LOST and not node.fitness.retired and not (drain is not None and drain.done)
+    return not node.gone and not (drain is not None and drain.done)

@@ -33,7 +33,7 @@ def decide(cluster: Cluster, tick: Tick) -> list[Event]:
 
     What is sound again is returned before anything is taken out: a remedy helps against what was there before it.
     """
-    node_ids = [one for one in sorted(cluster.cases) if not cluster.nodes[one].fitness.retired]
+    node_ids = sorted(cluster.cases)
     if not node_ids and AlarmCode.BREAKER not in cluster.alarms:
         return []
     turn = _Turn(cluster.fork(), tick)

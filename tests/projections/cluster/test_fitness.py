@@ -8,7 +8,18 @@ from msgspec.structs import replace
 from events.base import GpuUuid, Position, RunId
 from events.fleet import DrainCause
 from events.gpu import GpuAction, GpuSignal, Recovery
-from projections.cluster.fitness import FIT, GRAVITY, LEMON_FAULTS, OUT, Ailment, Drain, Fault, Pending, Remedy
+from projections.cluster.fitness import (
+    FIT,
+    GRAVITY,
+    HISTORY_MAX,
+    LEMON_FAULTS,
+    OUT,
+    Ailment,
+    Drain,
+    Fault,
+    Pending,
+    Remedy,
+)
 from tests.clusters import BEGIN
 
 GPU = GpuUuid("n1-0")
@@ -42,6 +53,14 @@ def test_health_need_not_look_at_a_node_of_which_all_is_said() -> None:
     """A GPU that is out waits for a remedy, not for a round."""
     assert not FIT.asks
     assert not replace(FIT, ailments={GPU: OUT_OF_USE}, history=(FAULT,)).asks
+
+
+def test_health_need_not_look_at_what_makes_no_lemon_or_is_drained() -> None:
+    """Faults that took no GPU out, however many; and a node that is to be empty anyway."""
+    harmless = replace(FAULT, action=GpuAction.RESTART)
+    assert not replace(FIT, history=(harmless,) * HISTORY_MAX + (FAULT,)).asks
+    drained = replace(FIT, drain=Drain(DrainCause.OPERATOR, BEGIN), unkillable=(RunId("j-1"),))
+    assert not replace(drained, history=(FAULT,) * LEMON_FAULTS).asks
 
 
 def test_a_node_is_closed_by_a_drain_or_for_good() -> None:

@@ -1,8 +1,14 @@
 """Silence makes a node suspect, then lost; a beat makes it well again, if it was not lost."""
 
+from msgspec.structs import replace
+
 from events.base import NodeId
+from events.fleet import DrainCause
+from events.operator import NodeDrainAsked
 from events.policy import PolicySet
+from services.health.decide import decide
 from tests.clusters import World, names
+from tests.services.health.ward import Ward
 
 N1 = NodeId("n1")
 
@@ -39,3 +45,14 @@ def test_the_policy_in_the_log_is_obeyed() -> None:
 def test_a_node_that_is_not_known_is_not_judged() -> None:
     """A beat of something that never joined."""
     assert World().round({N1: 1_000.0}) == []
+
+
+def test_a_retired_node_has_had_its_last_word() -> None:
+    """Its silence, its clock and its GPUs say nothing, whatever still runs there."""
+    world = Ward({"n1": 8})
+    world.add(NodeDrainAsked(at=world.at, node_id=N1, reason="old", cause=DrainCause.RETIRE))
+    assert names(world.rounds()) == ["NodeDrained", "NodeRetired"]
+    world.signal(79)
+
+    for silent in ({N1: 30.0}, {N1: 10_000.0}):
+        assert decide(world.cluster, replace(world.tick(silent), skews={N1: 99.0})) == []

@@ -1,4 +1,4 @@
-"""Files that are read whole and written whole: what is there is what was there before, or all of the new."""
+"""Small files of an agent: read whole, and overwritten in place where they change often. `runtime.files` writes others."""
 
 import os
 from pathlib import Path
@@ -29,19 +29,6 @@ def decoded(path: Path, cls: type[T]) -> T | None:
         raise Fault("record_unreadable", f"{path} cannot be read: {error}.", hint) from error
 
 
-def write(path: Path, data: bytes, *, durable: bool = False) -> None:
-    """The file holds `data`, or still what it held before: never a part. `durable`: also after a loss of power."""
-    partial = path.with_name(path.name + ".part")
-    with partial.open("wb") as file:
-        file.write(data)
-        if durable:
-            file.flush()
-            os.fsync(file.fileno())
-    partial.replace(path)
-    if durable:
-        sync_folder(path.parent)
-
-
 def overwrite(path: Path, data: bytes) -> None:
     """The file holds `data`, of the same few bytes each time: a process that is killed leaves no part of it.
 
@@ -52,12 +39,3 @@ def overwrite(path: Path, data: bytes) -> None:
         os.pwrite(file, data, 0)
     finally:
         os.close(file)
-
-
-def sync_folder(folder: Path) -> None:
-    """What the folder names is so also after a loss of power."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

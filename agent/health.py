@@ -23,11 +23,12 @@ from agent.core.signs import (
     in_new_life,
     trouble,
 )
-from agent.files import decoded, write
+from agent.files import decoded
 from agent.gpus import Gpus
 from events.base import GpuUuid
 from events.gpu import GpuSignal, Recovery
 from runtime.clock import Clock
+from runtime.files import write
 from runtime.logging import get_logger
 
 logger = get_logger(__name__)

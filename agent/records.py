@@ -16,9 +16,10 @@ import msgspec
 from agent.checkpoints import number_in
 from agent.core.found import Step, Told, Why
 from agent.core.patience import Contact
-from agent.files import decoded, overwrite, read, sync_folder, write
+from agent.files import decoded, overwrite, read
 from events.base import GpuUuid, JobId, NodeEpoch, NodeId, Position, RunId
 from events.desired import DesiredShare
+from runtime.files import sync_folder, write
 from runtime.logging import get_logger
 
 logger = get_logger(__name__)
@@ -149,7 +150,7 @@ class Records:
         """`identity` is on the disk, if that can be written. Else the next agent has an older one, and joins anew."""
         if identity != self.identity():
             with _noted("identity"):
-                write(self.data_dir / "identity.json", msgspec.json.encode(identity), durable=True)
+                write(self.data_dir / "identity.json", msgspec.json.encode(identity), lasting=True)
 
     def keep_as_of(self, as_of: Position) -> None:
         """Nothing older is obeyed from now on. It need not survive the machine: a new boot is a new epoch."""
@@ -176,7 +177,7 @@ class Records:
         assert run_id not in self.runs
         folder = self._runs_dir / _file_name(run_id)
         folder.mkdir(exist_ok=True)  # without a record in it, nothing was started from it
-        write(folder / "start.json", msgspec.json.encode(start), durable=True)
+        write(folder / "start.json", msgspec.json.encode(start), lasting=True)
         sync_folder(self._runs_dir)
         record = self.runs[run_id] = RunRecord(folder, start)
         return record

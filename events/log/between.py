@@ -1,5 +1,7 @@
 """Positions across chapters: what comes before one, how many records lie between two, and where each chapter ends."""
 
+from datetime import datetime
+
 from events.base import START, Position, chapter_of, position_of, sequence_of
 from events.chapter import ChapterOpened
 from events.log.port import Broken, Reader
@@ -30,6 +32,15 @@ async def chapter_ends(reader: Reader, end: Position) -> list[Position]:
     while (chapter := chapter_of(ends[-1])) > 1:
         ends.append((await _opening(reader, chapter)).previous)
     return ends[::-1]
+
+
+async def holds(reader: Reader, position: Position, at: datetime | None) -> bool:
+    """Whether the log has what was read of it up to a position, at which time was `at`. Raises `Unknown`.
+
+    One that was put back from a copy, and went on from there, has another record there, stored later.
+    """
+    record = await reader.read(position)
+    return record is not None and at is not None and record.at <= at
 
 
 async def _opening(reader: Reader, chapter: int) -> ChapterOpened:

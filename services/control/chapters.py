@@ -1,7 +1,6 @@
 """When the log goes on in another chapter: an operator asks, or one holds as much as it may; and its digest until then."""
 
 import asyncio
-import os
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -11,9 +10,11 @@ from events.base import START, Position, Stretch, chapter_of, spelled
 from events.chain import Chain, extended
 from events.chapter import ChapterOpened, RollCause
 from events.codec import EPOCH
+from events.log.between import holds
 from events.log.port import Reader, Roll, Rolled, Rolling, Unknown
 from projections.cluster.state import Cluster
 from runtime.clock import Clock
+from runtime.files import write
 from runtime.logging import get_logger
 
 logger = get_logger(__name__)
@@ -85,7 +86,11 @@ class Chapters:
         Raises `Unknown`.
         """
         saved = kept(self._path.parent) if self._path is not None else Kept()
-        if saved.log_id == log_id and START < saved.chain.position <= end and await _holds(reader, saved.chain):
+        if (
+            saved.log_id == log_id
+            and START < saved.chain.position <= end
+            and await holds(reader, saved.chain.position, saved.chain.at)
+        ):
             self.chain = saved.chain
         if self.chain.position >= to:
             return
@@ -106,7 +111,8 @@ class Chapters:
             return
         self._saved_at = now
         try:
-            self._save(self._path, Kept(cluster.log_id, self.chain))
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            write(self._path, _encoder.encode(Kept(cluster.log_id, self.chain)), lasting=True)
         except OSError as error:
             logger.error("chain_not_saved", path=str(self._path), error=str(error))
 
@@ -156,15 +162,6 @@ class Chapters:
                     if asked.chapter < e.chapter and not asked.rolled.done():
                         asked.rolled.set_result(Rolled(e.previous, recorded.position, gap_s))
 
-    def _save(self, path: Path, kept: Kept) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_suffix(".fresh")
-        with fresh.open("wb") as file:
-            file.write(_encoder.encode(kept))
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
-
 
 def kept(folder: Path) -> Kept:
     """The digest as it was saved in the folder, of whatever log; of none where there is none that can be read."""
@@ -172,9 +169,3 @@ def kept(folder: Path) -> Kept:
         return msgspec.msgpack.decode((folder / FILE).read_bytes(), type=Kept)
     except (FileNotFoundError, msgspec.MsgspecError):
         return Kept()
-
-
-async def _holds(reader: Reader, chain: Chain) -> bool:
-    """Whether the log has what the chain ends with: one that was put back from a copy has another there, stored later."""
-    record = await reader.read(chain.position)
-    return record is not None and record.at <= chain.at

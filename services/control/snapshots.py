@@ -1,14 +1,15 @@
 """Keeps snapshots of the fold in the data directory, so that a start reads the tail of the log and not all of it."""
 
-import os
 from pathlib import Path
 from typing import Final
 
 from events.base import START, Position, Stretch, chapter_of, sequence_of
+from events.log.between import holds
 from events.log.port import Reader
 from projections.cluster.snapshot import dump, load
 from projections.cluster.state import Cluster
 from runtime.clock import Clock
+from runtime.files import write
 from runtime.logging import get_logger
 
 logger = get_logger(__name__)
@@ -36,7 +37,7 @@ class Snapshots:
             cluster = load(self._path.read_bytes(), log_id=log_id)
         except FileNotFoundError:
             return Cluster()
-        if cluster is None or cluster.position > end or not await _holds(reader, cluster):
+        if cluster is None or cluster.position > end or not await holds(reader, cluster.position, cluster.at):
             logger.info("snapshot_thrown_away", path=str(self._path))
             return Cluster()
         self._saved = cluster.position
@@ -52,23 +53,9 @@ class Snapshots:
             return
         self._saved_at = now
         try:
-            self._save(dump(cluster))
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            write(self._path, dump(cluster), lasting=True)
         except OSError as error:  # a full disk: the next start reads more of the log
             logger.error("snapshot_not_saved", path=str(self._path), error=str(error))
         else:
             self._saved = cluster.position
-
-    def _save(self, data: bytes) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = self._path.with_suffix(".fresh")
-        with fresh.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(self._path)
-
-
-async def _holds(reader: Reader, cluster: Cluster) -> bool:
-    """Whether the log has what the cluster read last: stored no later than it knows."""
-    record = await reader.read(cluster.position)
-    return record is not None and cluster.at is not None and record.at <= cluster.at

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -19,10 +19,10 @@ from events.subjects import LOGS_STREAM
 from projections.tables import copies, projection_position
 from projections.tables.schema import FOLD_VERSION, LIVE
 from runtime.children import FolderLock
-from runtime.embedded.credentials import Credentials
 from runtime.embedded.nats import EmbeddedNats
 from runtime.embedded.postgres import EmbeddedPostgres
 from runtime.fault import Fault
+from runtime.files import durable
 from runtime.logging import configure
 from runtime.nats import Connection, Login, connect
 from runtime.postgres import Connection as Session
@@ -30,8 +30,8 @@ from runtime.postgres import create_pool
 from runtime.settings import CopySettings
 from runtime.stream_copy import Saved, names, restored, saving
 from services.main.found import migrate
-from services.main.local import CLOCK, read_running
-from services.main.parts import read
+from services.main.local import CLOCK
+from services.main.parts import names_servers, read, read_here
 from services.main.renewed import remembered, renewed
 from services.main.unfinished import EVENTS_PREFIX, clear_away, finish, unfinished
 from services.webhooks.schema import SCHEMA as WEBHOOKS
@@ -89,7 +89,7 @@ def run_backup(folder: Path, data_dir: Path, *, logs: bool) -> int:
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(parents=True)
     try:
-        manifest = asyncio.run(copied(draft, settings_of(data_dir), logs=logs))
+        manifest = asyncio.run(copied(draft, read_here(CopySettings, data_dir), logs=logs))
     except OSError as error:
         shutil.rmtree(draft, ignore_errors=True)  # it would keep the disk full
         hint = "Nothing is left of the copy. Make room, or name a folder on another disk."
@@ -126,7 +126,7 @@ async def copied(folder: Path, settings: CopySettings, *, logs: bool) -> Manifes
         tables=tables,
         tables_at=tables_at,
     )
-    with _durable(folder / MANIFEST) as file:
+    with durable(folder / MANIFEST) as file:
         file.write(msgspec.json.format(msgspec.json.encode(manifest)))
     return manifest
 
@@ -153,7 +153,7 @@ def _made(folder: Path) -> Path:
 async def _save_stream(connection: Connection, name: str, folder: Path) -> StreamFile:
     digest, size = hashlib.sha256(), 0
     async with saving(connection, name) as (saved, pieces):
-        with _durable(_file_of(folder, name)) as file:
+        with durable(_file_of(folder, name)) as file:
             async for piece in pieces:
                 digest.update(piece)
                 size += len(piece)
@@ -163,27 +163,6 @@ async def _save_stream(connection: Connection, name: str, folder: Path) -> Strea
 
 def _file_of(folder: Path, stream: str) -> Path:
     return folder / f"{stream}.stream"
-
-
-class _Durable:
-    """A file that is on the disk once the block is left."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file: IO[bytes] | None = None
-
-    def __enter__(self) -> IO[bytes]:
-        self._file = self._path.open("wb")
-        return self._file
-
-    def __exit__(self, *_: object) -> None:
-        assert self._file is not None
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
-
-
-_durable = _Durable
 
 
 class Into(NamedTuple):
@@ -300,25 +279,11 @@ async def _pieces(file: Path) -> AsyncIterator[bytes]:
             yield piece
 
 
-def settings_of(data_dir: Path) -> CopySettings:
-    """Where log and tables are: as the environment says, else of the cluster that runs on `data_dir`. Raises `Fault`."""
-    given = read(CopySettings)
-    if {"nats_urls", "postgres_dsn"} & given.model_fields_set:
-        return given
-    running = read_running(data_dir)
-    if running is None:
-        hint = "Start it with muster up, or set MUSTER_NATS_URLS and MUSTER_POSTGRES_DSN."
-        raise Fault("no_cluster", f"No cluster runs on {data_dir}.", hint)
-    password = Credentials(data_dir.resolve()).password(given.nats_user)
-    found = {"nats_urls": (running.nats_url,), "nats_password": password, "postgres_dsn": running.postgres_dsn}
-    return CopySettings.model_validate(given.model_dump() | found)
-
-
 @asynccontextmanager
 async def _servers(data_dir: Path) -> AsyncIterator[Into]:
     """The servers that the environment names, or those of `data_dir`, which run meanwhile."""
     given = read(CopySettings)
-    if {"nats_urls", "postgres_dsn"} & given.model_fields_set:
+    if names_servers(given):
         yield Into(given.login, given.postgres_dsn.get_secret_value())
         return
     lock = FolderLock(data_dir)

@@ -5,11 +5,12 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from importlib.metadata import version
+from pathlib import Path
 from typing import Final, TypeVar
 from uuid import uuid4
 
 import msgspec
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 
 from events.desired import Heartbeat
 from events.log.append import JetStreamLog
@@ -21,6 +22,7 @@ from projections.cluster.evolve import evolve
 from projections.cluster.state import Cluster
 from projections.tables.projector import Progress, project
 from runtime.beats import beat, hearing
+from runtime.embedded.credentials import Credentials
 from runtime.fault import Fault
 from runtime.last_values import LastValues
 from runtime.lease import Lease
@@ -54,7 +56,7 @@ from services.control.snapshots import Snapshots
 from services.dispatcher.service import Dispatcher
 from services.gate.gate import open_gate
 from services.gate.serve import serve
-from services.main.local import CLOCK
+from services.main.local import CLOCK, read_running
 from services.main.reconciled import reconciled_by_child
 from services.webhooks.post import Post
 from services.webhooks.run import Webhooks
@@ -78,6 +80,31 @@ def read(kind: type[Settings]) -> Settings:
         first = error.errors()[0]
         name = f"MUSTER_{'_'.join(str(part) for part in first['loc']).upper()}"
         raise Fault("settings_wrong", f"{name}: {first['msg']}.", "Set it in the environment.") from error
+
+
+def read_here(kind: type[Settings], data_dir: Path) -> Settings:
+    """The settings of a command: its servers are those of the environment, else of the cluster that runs on `data_dir`.
+
+    Raises `Fault` where there is neither.
+    """
+    given = read(kind)
+    if names_servers(given):
+        return given
+    running = read_running(data_dir)
+    if running is None:
+        hint = "Start it with muster up, or set MUSTER_NATS_URLS and MUSTER_POSTGRES_DSN."
+        raise Fault("no_cluster", f"No cluster runs on {data_dir}.", hint)
+    found = {
+        "nats_urls": (running.nats_url,),
+        "nats_password": SecretStr(Credentials(data_dir.resolve()).password(given.nats_user)),
+        "postgres_dsn": SecretStr(running.postgres_dsn),
+    }
+    return given.model_copy(update=found)
+
+
+def names_servers(settings: CommonSettings) -> bool:
+    """Whether the environment says where log or tables are."""
+    return not settings.model_fields_set.isdisjoint({"nats_urls", "postgres_dsn"})
 
 
 @asynccontextmanager

@@ -11,7 +11,9 @@ from events.amounts import spelled_credits
 from events.base import spelled
 from projections.tables.reconcile import Alarm, Reconciled, Sums, reconcile
 from runtime.logging import configure
-from services.main.tables import opened, reader_settings
+from runtime.settings import ReaderSettings
+from services.main.parts import read_here
+from services.main.tables import opened
 
 SHOWN_MAX: Final = 50  # of alarms, rows and findings each: the rest is in --json
 HEADS: Final = ("ACCOUNT", "BALANCE", "GRANTED", "ADJUSTED", "COMMITTED", "RESERVED", "OWED", "ENTRIES")
@@ -20,7 +22,7 @@ HEADS: Final = ("ACCOUNT", "BALANCE", "GRANTED", "ADJUSTED", "COMMITTED", "RESER
 def run_reconcile(data_dir: Path, *, as_json: bool) -> int:
     """The exit code of `muster credits reconcile`: 0 when all three say the same, 1 when anything differs. Raises `Fault`."""
     configure(process="reconcile", level="error")
-    settings = reader_settings(data_dir)
+    settings = read_here(ReaderSettings, data_dir)
 
     async def work() -> Reconciled:
         async with opened(settings) as there:

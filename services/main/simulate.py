@@ -19,9 +19,9 @@ from projections.cluster.evolve import evolve
 from projections.cluster.state import Cluster
 from runtime.fault import Fault
 from runtime.logging import configure
+from runtime.settings import ReaderSettings
 from services.main.local import CLOCK
-from services.main.parts import reading
-from services.main.tables import reader_settings
+from services.main.parts import read_here, reading
 from services.simulate.ahead import run_ahead
 from services.simulate.engine import Simulation
 from services.simulate.fault import BadFile
@@ -93,7 +93,7 @@ def log(data_dir: Path, at: int, runtime_default_s: int, instead: Instead) -> Ou
     if instead.queues is not None:
         documents.append(queues_of(instead.queues, now))
     configure(process="simulate", level="error")
-    settings = reader_settings(data_dir)
+    settings = read_here(ReaderSettings, data_dir)
 
     async def work() -> tuple[Cluster, dict[JobId, datetime]]:
         async with reading(settings) as reader:

@@ -8,21 +8,18 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from pydantic import SecretStr
-
 from events.base import START, Position, Recorded, spelled
 from events.log.port import LogFault
 from events.log.wire import WireReader
 from projections.cluster.audit.audit import Finding, audit
 from projections.tables.rebuild import rebuild
 from projections.tables.verify import Verified, verify
-from runtime.embedded.credentials import Credentials
 from runtime.fault import Fault
 from runtime.logging import configure
 from runtime.postgres import Pool, create_pool
 from runtime.settings import ReaderSettings
-from services.main.local import CLOCK, read_running
-from services.main.parts import read, reading
+from services.main.local import CLOCK
+from services.main.parts import read_here, reading
 
 SHOWN_MAX: Final = 20
 STATEMENT_MAX_S: Final = 3600.0
@@ -33,27 +30,6 @@ class Opened(NamedTuple):
 
     reader: WireReader
     pool: Pool
-
-
-def reader_settings(data_dir: Path) -> ReaderSettings:
-    """Where log and tables are: as the environment says, else of the cluster that runs on `data_dir`.
-
-    Raises `Fault` where neither says so.
-    """
-    given = read(ReaderSettings)
-    if {"nats_urls", "postgres_dsn"} & given.model_fields_set:
-        return given
-    running = read_running(data_dir)
-    if running is None:
-        hint = "Start it with muster up, or set MUSTER_NATS_URLS and MUSTER_POSTGRES_DSN."
-        raise Fault("no_cluster", f"No cluster runs on {data_dir}.", hint)
-    password = Credentials(data_dir.resolve()).password(given.nats_user)
-    found = {
-        "nats_urls": (running.nats_url,),
-        "nats_password": SecretStr(password),
-        "postgres_dsn": SecretStr(running.postgres_dsn),
-    }
-    return given.model_copy(update=found)
 
 
 @asynccontextmanager
@@ -86,7 +62,7 @@ async def read_all(reader: WireReader) -> list[Recorded]:
 def run_rebuild(data_dir: Path, *, as_json: bool) -> int:
     """The exit code of `muster rebuild`. Raises `Fault`."""
     configure(process="rebuild", level="error")
-    settings = reader_settings(data_dir)
+    settings = read_here(ReaderSettings, data_dir)
 
     async def work() -> tuple[Position, int]:
         async with opened(settings) as there:
@@ -106,7 +82,7 @@ def run_rebuild(data_dir: Path, *, as_json: bool) -> int:
 def run_verify(data_dir: Path, *, as_json: bool) -> int:
     """The exit code of `muster verify`: 0 when tables and log are as they should be. Raises `Fault`."""
     configure(process="verify", level="error")
-    verified, records, findings = asyncio.run(verified_by(reader_settings(data_dir)))
+    verified, records, findings = asyncio.run(verified_by(read_here(ReaderSettings, data_dir)))
     if as_json:
         _out(json.dumps(_document(verified, records, findings)))
     else:
@@ -118,7 +94,7 @@ def run_verify(data_dir: Path, *, as_json: bool) -> int:
 def verdict(data_dir: Path) -> tuple[bool, list[str]]:
     """Whether tables and log of the cluster on `data_dir` are as they should be, and the lines that say so."""
     configure(process="verify", level="error")
-    verified, records, findings = asyncio.run(verified_by(reader_settings(data_dir)))
+    verified, records, findings = asyncio.run(verified_by(read_here(ReaderSettings, data_dir)))
     return verified.same and not findings, lines_of(verified, records, findings)
 
 

@@ -8,8 +8,8 @@ import pytest
 from events.base import START, Position, position_of, sequence_of
 from events.log.memory import MemoryLog
 from projections.cluster.snapshot import dump
+from runtime import files
 from runtime.clock import ManualClock
-from services.control import snapshots
 from services.control.snapshots import EVENTS_MIN, FILE, Snapshots
 from tests.clusters import World
 from tests.events.log.rigs import started
@@ -145,7 +145,7 @@ def test_a_crash_while_writing_leaves_the_snapshot_before(
     def crash(_: int) -> None:
         raise RuntimeError("the power went")
 
-    monkeypatch.setattr(snapshots.os, "fsync", crash)  # type: ignore[attr-defined]  # where it is used
+    monkeypatch.setattr(files.os, "fsync", crash)  # type: ignore[attr-defined]  # where it is used
     world.cluster.position = Position(world.cluster.position + EVENTS_MIN)
     with pytest.raises(RuntimeError, match="the power went"):
         kept.watch(world.cluster, ())

@@ -9,8 +9,10 @@ from projections.cluster.audit.audit import Finding
 from projections.tables.verify import Difference, Verified
 from runtime.embedded.credentials import Credentials
 from runtime.fault import Fault
+from runtime.settings import ReaderSettings
 from services.main.local import Running, write_running
-from services.main.tables import lines_of, reader_settings
+from services.main.parts import read_here
+from services.main.tables import lines_of
 
 SAME = Verified(Position(9), {"job_view": 2, "run_view": 1}, (), {})
 
@@ -38,7 +40,7 @@ def test_a_running_cluster_is_read_as_reader(tmp_path: Path) -> None:
     """Its servers from its data directory, its password from the file beside; nothing by another name."""
     write_running(tmp_path, Running("http://x", "nats://x:1", "postgresql://x"))
     password = Credentials(tmp_path).ensure(["reader"])["reader"]
-    settings = reader_settings(tmp_path)
+    settings = read_here(ReaderSettings, tmp_path)
     assert settings.nats_urls == ("nats://x:1",)
     assert (settings.nats_user, settings.nats_password.get_secret_value()) == ("reader", password)
     assert settings.postgres_dsn.get_secret_value() == "postgresql://x"
@@ -47,7 +49,7 @@ def test_a_running_cluster_is_read_as_reader(tmp_path: Path) -> None:
 def test_the_environment_goes_before_a_cluster_that_runs_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And without both there is nothing to read."""
     with pytest.raises(Fault, match="No cluster runs on"):
-        reader_settings(tmp_path)
+        read_here(ReaderSettings, tmp_path)
     write_running(tmp_path, Running("http://x", "nats://x:1", "postgresql://x"))
     monkeypatch.setenv("MUSTER_NATS_URLS", "nats://elsewhere:1")
-    assert reader_settings(tmp_path).nats_urls == ("nats://elsewhere:1",)
+    assert read_here(ReaderSettings, tmp_path).nats_urls == ("nats://elsewhere:1",)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from events.base import JobId, NodeId, Position, Recorded
+from events.codec import type_of
 from events.fleet import NodeLost
 from events.gpu import GpuJudged
 from events.job import FailureCategory, StopCause
@@ -153,6 +154,6 @@ BY_CATEGORY: Final[Mapping[str, Callable[[run_view.Attempt, Recorded | None], st
     ),
 }
 SAYING: Final[Mapping[str, tuple[str, ...]]] = {
-    FailureCategory.NODE: ("musterbook.node.lost.v1", "musterbook.node.joined.v1"),
-    FailureCategory.GPU: ("musterbook.gpu.judged.v1",),
+    FailureCategory.NODE: (type_of(NodeLost), type_of(NodeJoined)),
+    FailureCategory.GPU: (type_of(GpuJudged),),
 }

@@ -48,7 +48,7 @@ async def maintain_many(body: MaintainBody, here: InHere, who: Who, traceparent:
 @router.post("/nodes/retire")
 async def retire_many(body: RetireBody, here: InHere, who: Who, traceparent: Trace = "") -> NodesSaid:
     """Drain these nodes for good: once they are empty they count no more, and never join again under their names."""
-    return await said(here, _retire(await _meant(here, body), body, here, traceparent), who)
+    return await said(here, _drain(await _meant(here, body), body, here, traceparent), who)
 
 
 @router.post("/nodes/{node_id}/drain")
@@ -74,18 +74,13 @@ async def maintain(
 @router.post("/nodes/{node_id}/retire")
 async def retire(node_id: NodeNamed, body: RetireBody, here: InHere, who: Who, traceparent: Trace = "") -> NodesSaid:
     """Drain the node for good."""
-    return await said(here, _retire(_one(node_id, body), body, here, traceparent), who)
+    return await said(here, _drain(_one(node_id, body), body, here, traceparent), who)
 
 
-def _drain(node_ids: tuple[NodeId, ...], body: DrainBody, here: Here, trace: str) -> Drain:
+def _drain(node_ids: tuple[NodeId, ...], body: DrainBody | RetireBody, here: Here, trace: str) -> Drain:
     deadline = _moment("deadline", body.deadline, here) if body.deadline is not None else None
-    cause = DrainCause(body.cause)
+    cause = DrainCause.RETIRE if isinstance(body, RetireBody) else DrainCause(body.cause)
     return Drain(node_ids=node_ids, reason=body.reason, deadline=deadline, cause=cause, trace=trace)
-
-
-def _retire(node_ids: tuple[NodeId, ...], body: RetireBody, here: Here, trace: str) -> Drain:
-    deadline = _moment("deadline", body.deadline, here) if body.deadline is not None else None
-    return Drain(node_ids=node_ids, reason=body.reason, deadline=deadline, cause=DrainCause.RETIRE, trace=trace)
 
 
 def _maintain(node_ids: tuple[NodeId, ...], body: MaintainBody, here: Here, trace: str) -> Maintain | CancelMaintenance:

@@ -1,6 +1,7 @@
 """How drains and planned maintenance change the cluster: by the rules that the tables follow too."""
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any, Final, get_args
 
 from msgspec.structs import replace
@@ -10,9 +11,18 @@ from events.fleet import DrainCause, FleetEvent, NodeDrainBegun, NodeRetired
 from events.node import NodeJoined
 from events.operator import NodeUndrainAsked, OperatorEvent
 from projections.cluster.drain_rules import Drains, DrainWord, after
+from projections.cluster.fitness import Fitness
 from projections.cluster.index import node_of, put_node, put_run
 from projections.cluster.node import Node
 from projections.cluster.state import Cluster
+
+
+def drained(fitness: Fitness, word: DrainWord, at: datetime) -> Fitness:
+    """What keeps a node from use once this is said; as it was, where that is the same."""
+    before = Drains(fitness.drain, fitness.windows, fitness.retired)
+    if (now := after(before, word, at)) == before:
+        return fitness
+    return replace(fitness, drain=now.drain, windows=now.windows, retired=now.retired)
 
 
 def _said(cluster: Cluster, e: FleetEvent | OperatorEvent, recorded: Recorded) -> None:
@@ -20,9 +30,7 @@ def _said(cluster: Cluster, e: FleetEvent | OperatorEvent, recorded: Recorded) -
     known = node_of(cluster, e.node_id, e.node_epoch) if isinstance(e, FleetEvent) else cluster.nodes.get(e.node_id)
     if known is None or known.fitness.retired:
         return
-    fitness = known.fitness
-    now = after(Drains(fitness.drain, fitness.windows), e, recorded.at)  # type: ignore[arg-type]  # by the table below
-    fitness = replace(fitness, drain=now.drain, windows=now.windows, retired=now.retired)
+    fitness = drained(known.fitness, e, recorded.at)  # type: ignore[arg-type]  # by the table below
     match e:
         case NodeDrainBegun(cause=DrainCause.UNKILLABLE):
             fitness = replace(fitness, unkillable=())

@@ -36,10 +36,8 @@ def joining(before: Node, uuids: tuple[GpuUuid, ...], boot_id: str) -> Fitness:
     if not before.epoch:
         return fitness
     known = frozenset(uuids)
-    drain = fitness.drain
     fitness = replace(
         fitness,
-        drain=replace(drain, done_at=None) if drain is not None else None,  # what was there may be there still
         ailments={uuid: ailment for uuid, ailment in fitness.ailments.items() if uuid in known},
         pending=tuple(sign for sign in fitness.pending if sign.gpu_uuid in known),
         remedies=tuple(remedy for remedy in fitness.remedies if remedy.gpu_uuid in known),

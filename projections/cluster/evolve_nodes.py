@@ -21,6 +21,7 @@ from events.node import (
 from events.operator import NodeCordoned, NodeUncordoned
 from projections.cluster.charging import started
 from projections.cluster.credit.meter import leaving, used_us
+from projections.cluster.evolve_drains import drained
 from projections.cluster.evolve_health import joining
 from projections.cluster.failures import outweighs
 from projections.cluster.index import (
@@ -53,7 +54,7 @@ def _joined(cluster: Cluster, e: NodeJoined, recorded: Recorded) -> None:
         traits=traits_of(e.labels, e.taints),
         cordoned=before.cordoned,
     )
-    fitness = joining(before, node.uuids, e.boot_id)
+    fitness = drained(joining(before, node.uuids, e.boot_id), e, recorded.at)
     put_node(cluster, replace(node, present=node.mask(e.gpu_uuids)).being(fitness))
     _kill_shares(cluster, before, recorded, heard=before.silent_since or recorded.at)
 

@@ -14,9 +14,7 @@ from projections.cluster.state import Cluster
 
 BACK_OFF_S: Final = 1.0  # before the second attempt, doubled with each further one
 DOUBLED_MAX: Final = 16  # times; more would be beyond what is waited at the most
-
-
-NOWHERE: Final = NodeId("")
+NO_NODE: Final = NodeId("")
 
 
 class Budget(Enum):
@@ -28,10 +26,8 @@ class Budget(Enum):
 
 
 APPLICATION_CAUSES: Final = frozenset({StopCause.RANK_FAILED, StopCause.TIME_LIMIT})
-BLAMELESS_CAUSES: Final = frozenset(
-    {StopCause.PREEMPTED, StopCause.CONSOLIDATED, StopCause.QUEUE_HELD, StopCause.CREDITS, StopCause.DRAIN}
-)
 MADE_WAY: Final = frozenset({StopCause.PREEMPTED, StopCause.CONSOLIDATED, StopCause.QUEUE_HELD})
+BLAMELESS_CAUSES: Final = MADE_WAY | {StopCause.CREDITS, StopCause.DRAIN}
 
 
 def budget_of(cause: StopCause) -> Budget:
@@ -45,7 +41,7 @@ class Seen(NamedTuple):
     """What is known of a run that ends, and the node of a GPU of it that was judged during its life."""
 
     run: Run
-    gpu_node: NodeId = NOWHERE
+    gpu_node: NodeId = NO_NODE
 
     def ended_by(self, *reasons: EndReason) -> bool:
         """Whether that is how the share ended whose word weighs most."""
@@ -54,7 +50,7 @@ class Seen(NamedTuple):
     @property
     def failed_on(self) -> NodeId:
         """The node of that share."""
-        return self.run.failure.node_id if self.run.failure is not None else NOWHERE
+        return self.run.failure.node_id if self.run.failure is not None else NO_NODE
 
     @property
     def broken_on(self) -> NodeId:
@@ -86,7 +82,7 @@ class Verdict(NamedTuple):
 
     cause: StopCause
     category: FailureCategory
-    node_id: NodeId = NOWHERE  # whose failure it was, for causes that have one
+    node_id: NodeId = NO_NODE  # whose failure it was, for causes that have one
     exit_code: int = 0  # that the share which failed reported
 
     def told(self) -> Told:
@@ -170,7 +166,7 @@ TABLE: Final = (  # the first line that holds
 UNSAID: Final = Verdict(StopCause.NODE_LOST, FailureCategory.NODE)  # its GPUs came back without a word how it ended
 
 
-def verdict_on(run: Run, *, gpu_node: NodeId = NOWHERE) -> Verdict | None:
+def verdict_on(run: Run, *, gpu_node: NodeId = NO_NODE) -> Verdict | None:
     """What its evidence says ended the run; None while there is none. `gpu_node`: where a GPU of it was judged."""
     seen = Seen(run, run.hurt or gpu_node)
     for row in TABLE:
@@ -188,7 +184,7 @@ def made_way(cause: StopCause, node_id: NodeId) -> Verdict:
 
 def node_at(run: Run, mask: int) -> NodeId:
     """The node of the first share of a mask; none for an empty one."""
-    return run.shares[(mask & -mask).bit_length() - 1].node_id if mask else NOWHERE
+    return run.shares[(mask & -mask).bit_length() - 1].node_id if mask else NO_NODE
 
 
 def outweighs(failure: Failure, before: Failure | None) -> bool:
@@ -218,7 +214,7 @@ def gpu_judged(cluster: Cluster, run: Run) -> NodeId:
         for fault in node.fitness.history:
             if fault.at >= run.placed_at and fault.action in STOPS and node.mask((fault.gpu_uuid,)) & share.slots:
                 return share.node_id
-    return NOWHERE
+    return NO_NODE
 
 
 def back_off(failures: int) -> timedelta:

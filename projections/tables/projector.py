@@ -12,6 +12,7 @@ import msgspec
 from events.base import START, Position, Stretch, Unreadable, position_of, spelled
 from events.codec import EPOCH
 from events.head import LogFounded
+from events.log.between import holds
 from events.log.port import STRETCH_MAX, Reader, Unknown
 from projections.tables import projection_position, schema, unreadable
 from projections.tables.fold import Tables
@@ -145,8 +146,7 @@ async def check(reader: Reader, stored: Reached) -> None:
             f"The tables reach position {spelled(stored.position)}, but the log ends at {spelled(end)}: its end was lost.",
             "Restore the log; or, if what was lost stays lost, run `muster rebuild`.",
         )
-    record = await reader.read(stored.position)
-    if record is None or record.at > stored.at:
+    if not await holds(reader, stored.position, stored.at):
         raise Fault(
             "tables_ahead",
             f"The tables reach position {spelled(stored.position)}, where the log has another record, or none: it was restored.",

@@ -193,7 +193,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return sum(1 << slots[uuid] for uuid in set(uuids) if uuid in slots)
 
     def being(self, fitness: Fitness) -> "Node":
-        """The node as fit as this says."""
+        """The node as fit as this says: of one that is fit, `FIT` itself, by which it is told quickly."""
+        fitness = FIT if fitness == FIT else fitness
         return msgspec.structs.replace(self, fitness=fitness, sick=self.mask(tuple(fitness.ailments)))
 
     def losing(self) -> "Node":

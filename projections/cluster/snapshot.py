@@ -129,7 +129,7 @@ def load(data: bytes, *, log_id: str) -> Cluster | None:
     cluster.alarms = {alarm.code: alarm for alarm in saved.alarms}
     _load_credits(cluster, saved)
     for node in saved.nodes:
-        put_node(cluster, node)
+        put_node(cluster, node.being(node.fitness))
     for job in saved.jobs:
         put_job(cluster, job)
     for run in saved.runs:

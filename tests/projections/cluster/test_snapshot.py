@@ -4,6 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from events.base import NodeId
+from projections.cluster.fitness import FIT
 from projections.cluster.snapshot import dump, load
 from projections.cluster.state import FOLD_VERSION, Cluster
 from tests.clusters import World
@@ -25,6 +27,16 @@ def test_a_snapshot_gives_back_what_was_saved() -> None:
     assert restored is not None
     assert dump(restored) == SAVED
     assert (len(restored.nodes), len(restored.jobs) > 0) == (len(busy().nodes), True)
+
+
+def test_a_node_that_is_fit_is_known_by_that_in_another_life_and_from_a_snapshot() -> None:
+    """It is the common case, which is told by identity."""
+    world = World({"n1": 2})
+    world.join("n1", 2, boot_id="another")
+    restored = load(dump(world.cluster), log_id="test")
+
+    assert restored is not None
+    assert [cluster.nodes[NodeId("n1")].fitness is FIT for cluster in (world.cluster, restored)] == [True, True]
 
 
 def test_an_empty_cluster_can_be_saved() -> None:

@@ -12,7 +12,7 @@ import asyncio
 import json
 import os
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
@@ -26,6 +26,7 @@ from typing import Any, Final, NamedTuple
 import httpx
 from pydantic import SecretStr
 
+from bench.ranks import RANK, SHARED, STARTS, noted
 from bench.rig import CLOCK, CONTROLS, Rig, free_gpus, freeze, kill, quiet
 from bench.troubles import TROUBLES, Scene
 from events.base import START, Recorded
@@ -54,17 +55,6 @@ TARGETS: Final = {
 }
 FROZEN_S: Final = (0.3, 12.0)
 FROZEN_LONG_S: Final = 65.0  # once, of the leader: by then a successor has long decided
-
-# Each rank notes its start, holds a lock in the name of its GPU for as long as anything of it lives, notes its end.
-RANK: Final = """
-gpu=$(echo "$CUDA_VISIBLE_DEVICES" | cut -d, -f$((LOCAL_RANK + 1)))
-echo "$MUSTER_JOB_ID $MUSTER_ATTEMPT $RANK" >> {folder}/starts
-exec 9>> {folder}/gpu-$gpu
-flock -n 9 || echo "$MUSTER_RUN_ID $RANK $gpu" >> {folder}/shared
-sleep {sleep_s}
-echo "$MUSTER_JOB_ID $MUSTER_ATTEMPT $RANK" >> {folder}/ends
-exit {code}
-"""
 
 
 class Asked(NamedTuple):
@@ -315,20 +305,12 @@ def _ended_badly(folder: Path, taken: dict[str, Asked], ended: dict[str, type]) 
     for job_id, asked in taken.items():
         if (end := ended.get(job_id)) not in asked.outcomes:
             yield f"{job_id}: {end.__name__ if end else 'has not ended'}"
-    if (shared := folder / "shared").exists():
+    if (shared := folder / SHARED).exists():
         yield f"GPUs were shared: {shared.read_text()}"
-    for what, ranks in _noted(folder / "starts").items():
-        if len(set(ranks)) < len(ranks):
-            yield f"{what}: ranks {ranks} started"
-
-
-def _noted(file: Path) -> dict[str, list[str]]:
-    """The ranks of each attempt, as they have noted themselves."""
-    found: dict[str, list[str]] = defaultdict(list)
-    for line in file.read_text().splitlines() if file.exists() else ():
-        job_id, attempt, rank = line.split()
-        found[f"{job_id}-{attempt}"].append(rank)
-    return found
+    for job_id, attempts in noted(folder / STARTS).items():
+        for attempt, ranks in attempts.items():
+            if len(set(ranks)) < len(ranks):
+                yield f"{job_id}: attempt {attempt} started {ranks}"
 
 
 async def _broken(rig: Rig) -> list[str]:

@@ -7,7 +7,6 @@ import os
 import signal
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any, Final, NamedTuple
 import httpx
 import pytest
 
+from bench.ranks import ENDS, RANK, SHARED, STARTS, noted
 from services.main.background import end_leftovers, leftovers
 from tests.e2e.user import User, eventually
 from tests.fixtures.waiting import freeze
@@ -32,17 +32,6 @@ TARGETS: Final = {"agent": 6, "control": 3, "front": 3, "postgres": 1, "nats": 1
 ENDED: Final = {"succeeded", "failed", "cancelled"}
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(int(CHAOS_S) + 180)]
-
-# Each rank notes its start, holds a lock in the name of its GPU for as long as anything of it lives, notes its end.
-RANK: Final = """
-gpu=$(echo "$CUDA_VISIBLE_DEVICES" | cut -d, -f$((LOCAL_RANK + 1)))
-echo "$MUSTER_JOB_ID $MUSTER_ATTEMPT $RANK $gpu" >> {folder}/starts
-exec 9>> {folder}/gpu-$gpu
-flock -n 9 || echo "$MUSTER_RUN_ID $RANK $gpu" >> {folder}/shared
-sleep {sleep_s}
-echo "$MUSTER_JOB_ID $MUSTER_ATTEMPT $RANK" >> {folder}/ends
-exit {code}
-"""
 
 
 class Asked(NamedTuple):
@@ -163,7 +152,7 @@ def test_all_that_was_taken_in_ends_well_whatever_is_killed_meanwhile(user: User
 
     eventually(lambda: not unended(user, crowd.taken), "every job has ended", SETTLED_WITHIN_S)
     eventually(lambda: free(user) == NODES * GPUS_PER_NODE, "every GPU is free")
-    assert not (user.folder / "shared").exists(), (user.folder / "shared").read_text()
+    assert not (user.folder / SHARED).exists(), (user.folder / SHARED).read_text()
     known = jobs(user)
     for job_id, asked in crowd.taken.items():
         ended_well(user, known[job_id], asked)
@@ -191,19 +180,9 @@ def ended_well(user: User, job: dict[str, Any], asked: Asked) -> None:
     """The job ended as it may; no rank of an attempt started twice, and of the last one that succeeded each has ended."""
     job_id = job["job_id"]
     assert job["state"] in asked.outcomes, job
-    started, ended = noted(user.folder / "starts", job_id), noted(user.folder / "ends", job_id)
+    started, ended = (noted(user.folder / name)[job_id] for name in (STARTS, ENDS))
     for attempt, ranks in started.items():
         assert len(set(ranks)) == len(ranks), f"{job_id}: attempt {attempt} started {ranks}"
         assert attempt <= job["attempt"]
     if job["state"] == "succeeded":
         assert sorted(started[job["attempt"]]) == sorted(ended[job["attempt"]]) == list(range(asked.gpus)), job
-
-
-def noted(file: Path, job_id: str) -> dict[int, list[int]]:
-    """The ranks of each attempt of a job, as they have noted themselves in a file."""
-    found: dict[int, list[int]] = defaultdict(list)
-    for line in file.read_text().splitlines() if file.exists() else ():
-        name, attempt, rank = line.split()[:3]
-        if name == job_id:
-            found[int(attempt)].append(int(rank))
-    return found

@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 from services.cli.failure import ExitCode
-from services.main.background import end_leftovers
-from tests.e2e.test_lost_node import agent_of
-from tests.e2e.user import User, eventually
+from tests.e2e.user import User, agent_of, cluster, eventually
 from tests.fixtures.waiting import freeze
 
 pytestmark = [pytest.mark.slow]
@@ -19,12 +17,8 @@ pytestmark = [pytest.mark.slow]
 @pytest.fixture
 def user(tmp_path: Path) -> Iterator[User]:
     """Of a cluster that gives a silent node up after three seconds."""
-    user = User(tmp_path, "--nodes", "2", "--gpus-per-node", "4", "--lost-after-s", "3")
-    user.up()
-    yield user
-    if user.alive:
-        user.down()
-    end_leftovers(user.data_dir)
+    with cluster(tmp_path, "--nodes", "2", "--gpus-per-node", "4", "--lost-after-s", "3") as user:
+        yield user
 
 
 def test_a_held_job_tells_whoever_waits_and_goes_on_when_it_is_resumed(user: User) -> None:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from services.main.background import end_leftovers
-from tests.e2e.user import User, eventually
+from tests.e2e.user import User, agent_of, cluster, eventually
 from tests.fixtures.waiting import freeze
 
 pytestmark = [pytest.mark.slow]
@@ -17,19 +16,8 @@ pytestmark = [pytest.mark.slow]
 @pytest.fixture
 def user(tmp_path: Path) -> Iterator[User]:
     """Of a cluster that gives a silent node up after three seconds."""
-    user = User(tmp_path, "--nodes", "2", "--gpus-per-node", "4", "--lost-after-s", "3")
-    user.up()
-    yield user
-    if user.alive:
-        user.down()
-    end_leftovers(user.data_dir)
-
-
-def agent_of(user: User, node_id: str) -> int:
-    """The process of a node's agent."""
-    named = f"MUSTER_NODE_ID={node_id}".encode()
-    (pid,) = [pid for pid in user.pids("agent") if named in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")]
-    return pid
+    with cluster(tmp_path, "--nodes", "2", "--gpus-per-node", "4", "--lost-after-s", "3") as user:
+        yield user
 
 
 def test_a_silent_nodes_job_starts_elsewhere_and_its_return_ends_the_old_ranks(user: User) -> None:

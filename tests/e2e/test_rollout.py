@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from services.main.background import end_leftovers
-from tests.e2e.user import User, eventually
+from tests.e2e.user import User, cluster, eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -33,12 +32,8 @@ for entry in Path("/proc").iterdir():
 @pytest.fixture
 def user(tmp_path: Path) -> Iterator[User]:
     """Of a cluster of three nodes that misses a silent node after seconds."""
-    user = User(tmp_path, "--nodes", "3", "--gpus-per-node", "2", "--lost-after-s", "6")
-    user.up()
-    yield user
-    if user.alive:
-        user.down()
-    end_leftovers(user.data_dir)
+    with cluster(tmp_path, "--nodes", "3", "--gpus-per-node", "2", "--lost-after-s", "6") as user:
+        yield user
 
 
 def rollout(user: User, signal_name: str, *options: str) -> tuple[int, list[str], str]:

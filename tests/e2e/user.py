@@ -6,12 +6,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from services.main.background import leftovers
+from services.main.background import end_leftovers, leftovers
 from services.main.local import read_running
 
 MUSTER: Final = (sys.executable, "-I", "-m", "services.cli")
@@ -132,6 +132,26 @@ class User:
     def state(self, job_id: str) -> str:
         """What a job is now."""
         return str(self.ok("job", job_id, "--json").document["state"])
+
+
+@contextmanager
+def cluster(folder: Path, *options: str) -> Iterator[User]:
+    """A user with a running cluster in a folder; nothing of it is left after the block."""
+    user = User(folder, *options)
+    try:
+        user.up()
+        yield user
+    finally:
+        if user.alive:
+            user.down()
+        end_leftovers(user.data_dir)
+
+
+def agent_of(user: User, node_id: str) -> int:
+    """The process of a node's agent."""
+    named = f"MUSTER_NODE_ID={node_id}".encode()
+    (pid,) = [pid for pid in user.pids("agent") if named in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")]
+    return pid
 
 
 def environment() -> dict[str, str]:

@@ -13,8 +13,7 @@ from typing import Any, Final
 import pytest
 
 from runtime.embedded.ports import free_port
-from services.main.background import end_leftovers
-from tests.e2e.user import User, eventually
+from tests.e2e.user import User, cluster, eventually
 from tests.fixtures.waiting import freeze, until
 
 EXAMPLES: Final = Path(__file__).parents[2] / "examples"
@@ -144,7 +143,9 @@ def test_ranks_that_see_different_folders_do_not_train(tmp_path: Path) -> None:
     assert "one folder that all nodes see" in errors[0]
 
 
-@pytest.mark.skipif(importlib.util.find_spec("torch") is not None, reason="torch is installed")
+@pytest.mark.skipif(
+    importlib.util.find_spec("torch") is not None, reason="what it says without torch cannot be seen: torch is here"
+)
 def test_without_torch_it_says_what_to_install(tmp_path: Path) -> None:
     """A sentence, no traceback."""
     training = Training(DDP, tmp_path, world=1)
@@ -154,7 +155,10 @@ def test_without_torch_it_says_what_to_install(tmp_path: Path) -> None:
     assert "pip install torch" in output
 
 
-@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+@pytest.mark.skipif(
+    importlib.util.find_spec("torch") is None,
+    reason="torch is no dependency of the project: pip install torch, then this runs too",
+)
 async def test_with_torch_the_loss_is_that_of_an_undisturbed_run(tmp_path: Path) -> None:
     """Told to stop, and then with a rank killed: equal within the last digits."""
     undisturbed = loss_of(Training(DDP, tmp_path / "a").result())
@@ -179,12 +183,8 @@ def loss_of(result: str) -> float:
 @pytest.fixture
 def user(tmp_path: Path) -> Iterator[User]:
     """Of a cluster of three nodes that gives a silent one up after three seconds."""
-    user = User(tmp_path, "--nodes", "3", "--gpus-per-node", "1", "--lost-after-s", "3")
-    user.up()
-    yield user
-    if user.alive:
-        user.down()
-    end_leftovers(user.data_dir)
+    with cluster(tmp_path, "--nodes", "3", "--gpus-per-node", "1", "--lost-after-s", "3") as user:
+        yield user
 
 
 @pytest.mark.slow

@@ -35,7 +35,6 @@ UNFINISHED: Final = "musterbook.unfinished"  # metadata of the first chapter, wh
 
 MOVED: Final = 10071
 NAME_TAKEN: Final = 10058  # by a stream with other settings
-TOO_LARGE: Final = 10199
 NO_STREAM: Final = 10059
 
 NS_PER_S: Final = 1_000_000_000

@@ -10,7 +10,7 @@ from services.cli.client import Client
 from services.cli.failure import EXIT_CODES, ExitCode, Failure, say
 from services.cli.node import Labels, in_parts, labels_of
 from services.cli.options import ApiUrl, connect
-from services.cli.standing import operator
+from services.cli.standing import as_operator
 from services.cli.table import counted
 from services.main.local import CLOCK
 from services.main.rollout import CAUSE, Plan, Rollout, Stopped, meant, span_s, waves
@@ -123,7 +123,7 @@ class ByClient:
         self._say("undrain", names, {"reason": reason})
 
     def _say(self, word: str, names: Sequence[str], body: dict[str, Any]) -> None:
-        headers = {"Muster-Operator": operator()}
+        headers = as_operator()
         for part in in_parts(list(names)):
             answer = self._client.post(f"/nodes/{word}", {"nodes": part, **body}, thing=word, headers=headers)
             self._position = max(self._position, int(answer["position"]))

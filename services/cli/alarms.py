@@ -9,7 +9,7 @@ import typer
 from services.cli.failure import EXIT_CODES, say
 from services.cli.options import ApiUrl, AsJson, connect
 from services.cli.place import shown
-from services.cli.standing import operator
+from services.cli.standing import as_operator
 from services.cli.table import Column, ago, counted, print_table
 
 COLUMNS: Final = (
@@ -71,7 +71,7 @@ def give_back(
             f"/nodes/{node}/gpus/return",
             {"gpus": gpu or [], "reason": reason},
             thing=node,
-            headers={"Muster-Operator": operator()},
+            headers=as_operator(),
         )
     if as_json:
         print(json.dumps(answer))

@@ -9,7 +9,7 @@ import typer
 from services.cli.failure import say
 from services.cli.options import ApiUrl, AsJson, connect
 from services.cli.place import shown
-from services.cli.standing import operator
+from services.cli.standing import as_operator
 from services.cli.table import Column, counted, print_table
 
 COLUMNS: Final = (
@@ -51,7 +51,7 @@ def roll(*, as_json: AsJson = False, api_url: ApiUrl = "") -> None:
     Prints the position of the first record of the new chapter, and nothing else, on stdout.
     """
     with connect(api_url) as client:
-        rolled = client.post("/log:roll", {}, thing="log roll", headers={"Muster-Operator": operator()})
+        rolled = client.post("/log:roll", {}, thing="log roll", headers=as_operator())
     if as_json:
         print(json.dumps(rolled))
         return

@@ -13,7 +13,7 @@ from services.cli.node import Labels, Names, Wanted, in_parts
 from services.cli.node_words import clock, drained_by, state_of, waits_for, window_in_words
 from services.cli.options import ApiUrl, AsJson, connect
 from services.cli.place import shown
-from services.cli.standing import operator
+from services.cli.standing import as_operator
 from services.cli.table import Column, ago, counted, duration, parse_time, print_table
 
 Why = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why: others will ask.", show_default=False)]
@@ -145,7 +145,7 @@ def _say(word: str, wanted: Wanted, body: dict[str, Any], *, as_json: bool, api_
     """The word is said of the nodes; how each of them stands now is on stdout, a line each."""
     with connect(api_url) as client:
         for names in in_parts(wanted.found(client)):
-            headers = {"Muster-Operator": operator()}
+            headers = as_operator()
             if body.get("cancel"):
                 _warn(client, names, body["window"])
             answer = client.post(f"/nodes/{word}", {"nodes": names, **body}, thing=word, headers=headers)

@@ -3,8 +3,6 @@
 import time
 from typing import Any, Final
 
-import httpx
-
 from services.cli.client import Client
 from services.cli.failure import ExitCode, Failure, say
 from services.cli.options import job_path
@@ -94,6 +92,3 @@ def say_end(job: dict[str, Any]) -> None:
     )
     say(f"{job_id}: {state.replace('_', ' ')}" + (f" ({details})" if details else ""))
     say(f"hint: muster job {job_id} shows what happened, muster logs {job_id} what it printed")
-
-
-BROKEN: Final = (httpx.TransportError,)  # of a stream: go on from where it was

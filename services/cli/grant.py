@@ -9,7 +9,7 @@ import typer
 from services.cli.client import Client, Refusal
 from services.cli.failure import EXIT_CODES, ExitCode, Failure, say
 from services.cli.options import AccountArgument, ApiUrl, AsJson, account_path, connect
-from services.cli.standing import operator
+from services.cli.standing import as_operator
 from services.main.local import CLOCK
 
 WAIT_S: Final = 20.0  # of one question what became of it
@@ -95,7 +95,7 @@ def _key(key: str | None) -> str:
 
 def _ask(client: Client, account: str, what: str, body: dict[str, Any], *, as_json: bool) -> None:
     """What became of it is told. Raises `Failure`, also where it was refused."""
-    asked = client.post(account_path(account, what), body, thing=account, headers={"Muster-Operator": operator()})
+    asked = client.post(account_path(account, what), body, thing=account, headers=as_operator())
     answered = _answered(client, asked)
     after = client.get(account_path(account), {"min_position": answered["position"]}, thing=account)
     if asked["repeated"]:

@@ -11,7 +11,7 @@ from services.cli.client import Client
 from services.cli.failure import EXIT_CODES, ExitCode, Failure, say
 from services.cli.options import ApiUrl, AsJson, connect
 from services.cli.place import shown
-from services.cli.standing import operator
+from services.cli.standing import as_operator
 
 
 class NodeGroup(TyperGroup):
@@ -115,7 +115,7 @@ def _say(word: str, wanted: Wanted, *, reason: str, as_json: bool, api_url: str)
                 f"/nodes:{word}",
                 {"nodes": names, "reason": reason},
                 thing=word,
-                headers={"Muster-Operator": operator()},
+                headers=as_operator(),
             )
             if as_json:
                 print(json.dumps(answer))

@@ -45,7 +45,7 @@ def held(client: Client, kind: Kind) -> dict[str, Any]:
 
 def put(client: Client, kind: Kind, spec: Spec, *, over: int, dry_run: bool) -> dict[str, Any]:
     """What the document changes, set over the one at position `over`. Raises `Failure`, with the line of each problem."""
-    headers = {"If-Match": f'"{over}"', "Muster-Operator": operator()}
+    headers = as_operator() | {"If-Match": f'"{over}"'}
     try:
         return client.put(kind.path, spec.body, thing=spec.origin, headers=headers, dry_run="true" if dry_run else None)
     except Refusal as refusal:
@@ -91,6 +91,11 @@ def operator() -> str:
     with suppress(OSError, KeyError, ImportError):  # no such user in this container
         name = NAME_RULE.sub("-", getpass.getuser())[:64]
     return name or "operator"
+
+
+def as_operator() -> dict[str, str]:
+    """The headers of a call that says who asks."""
+    return {"Muster-Operator": operator()}
 
 
 def where(spec: Spec, sentence: str) -> str:

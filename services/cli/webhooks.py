@@ -14,7 +14,7 @@ from services.cli.client import Client, Json
 from services.cli.failure import EXIT_CODES, ExitCode, Failure, say
 from services.cli.options import ApiUrl, AsJson, connect
 from services.cli.place import shown as spelled
-from services.cli.standing import operator
+from services.cli.standing import as_operator
 from services.cli.table import Column, ago, duration, parse_time, print_table
 from services.main.local import CLOCK
 from services.webhooks.signature import SECRET_BYTES, spell_secret
@@ -96,7 +96,7 @@ def add(
         "secret": secret,
     }
     with connect(api_url) as client:
-        made = client.post("/webhooks", body, thing=url, headers={"Muster-Operator": operator()})
+        made = client.post("/webhooks", body, thing=url, headers=as_operator())
     if as_json:
         print(json.dumps(made | {"secret": secret}))
         return
@@ -275,7 +275,7 @@ def replay(
 ) -> None:
     """Send it again what it wants of a range of the log, under the same ids: receivers know what they had."""
     with connect(api_url) as client:
-        body, headers = {"after": after, "before": before}, {"Muster-Operator": operator()}
+        body, headers = {"after": after, "before": before}, as_operator()
         asked = client.post(f"{_path(webhook)}:replay", body, thing=webhook, headers=headers)
     print(json.dumps(asked) if as_json else asked["replay_id"])
     span = f"behind {spelled(asked['after'])} up to {spelled(asked['until'])}"

@@ -47,8 +47,8 @@ FULL: Final = Refused(
     message="the servers have no room for the log: nothing is taken until an operator has made some",
     hint="try again later, with the same key",
 )
-ANSWERS: Final = {"log_away": AWAY, "log_full": FULL}  # to an `Unknown` that is known after all: nothing was written
-NOTHING_SENT: Final = "log_away"  # the code of an `Unknown` that is known after all: nothing was sent
+NOTHING_SENT: Final = "log_away"  # the code of an `Unknown` that is known after all
+ANSWERS: Final = {NOTHING_SENT: AWAY, "log_full": FULL}  # to one of which it is known that nothing was written
 NO_ANSWER: Final = Refused(
     code=RefusalCode.UNKNOWN,
     message="the log did not answer: it may or may not be done",

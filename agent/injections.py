@@ -10,6 +10,7 @@ import msgspec
 
 from events.base import Code
 from events.gpu import GpuSignal
+from runtime.files import write
 from runtime.logging import get_logger
 
 logger = get_logger(__name__)
@@ -56,9 +57,7 @@ def put(data_dir: Path, injection: Injection, at_s: float) -> Path:
     folder = data_dir / FOLDER / "inject"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{at_s:017.6f}-{secrets.token_hex(4)}.json"
-    partial = path.with_suffix(".part")
-    partial.write_bytes(msgspec.json.encode(injection))
-    partial.replace(path)
+    write(path, msgspec.json.encode(injection))
     return path
 
 

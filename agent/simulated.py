@@ -16,6 +16,7 @@ from agent.gpus import GPUS_MAX
 from agent.injections import CODES, FOLDER, STATE, Injection, waiting
 from events.base import GpuUuid, NodeId
 from events.gpu import GpuSignal
+from runtime.files import write
 from runtime.logging import get_logger
 
 logger = get_logger(__name__)
@@ -159,10 +160,7 @@ class SimulatedGpus:
 
     def _keep(self, state: State) -> None:
         self._state = state
-        path = self._data_dir / FOLDER / STATE
-        partial = path.with_suffix(".part")
-        partial.write_bytes(msgspec.json.encode(state))
-        partial.replace(path)
+        write(self._data_dir / FOLDER / STATE, msgspec.json.encode(state))
 
 
 def _injected(state: State, injection: Injection) -> State:

@@ -17,6 +17,7 @@ import msgspec
 from agent.records import RunRecord
 from events.base import RunId
 from events.desired import DesiredShare
+from runtime.files import write
 from runtime.logging import get_logger
 
 logger = get_logger(__name__)
@@ -116,10 +117,8 @@ class LogShipper:
 
     def _keep(self, record: RunRecord) -> None:
         """The marks are on the disk, if they can be. A run that was forgotten meanwhile needs none."""
-        partial = record.folder / "shipped.json.part"
         with suppress(OSError):  # without them, some output is shipped again after a restart
-            partial.write_bytes(msgspec.json.encode(self._marks_of(record)))
-            partial.replace(record.folder / "shipped.json")
+            write(record.folder / "shipped.json", msgspec.json.encode(self._marks_of(record)))
 
 
 def _size(record: RunRecord, rank: int) -> int:

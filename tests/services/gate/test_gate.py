@@ -28,7 +28,7 @@ from events.node import GpusFoundClean, GpusReleased, NodeJoined, ShareStarted
 from runtime.clock import ManualClock
 from services.gate.gate import Gate, open_gate
 from services.gate.lane import GROUP_MAX
-from services.gate.names import job_id_for
+from services.gate.names import is_job_id, job_id_for
 
 TEAM = TeamId("research")
 OTHER = TeamId("sales")
@@ -312,8 +312,10 @@ async def test_a_cancel_is_recorded_once(gate: Gate, log: SlowLog) -> None:
 
 @pytest.mark.parametrize("job_id", ["jaaaaaaaaaaaaa", "no-such-job", "a.b", "*", "", "j" * 1_000])
 async def test_what_is_not_there_cannot_be_cancelled(gate: Gate, log: SlowLog, job_id: str) -> None:
-    """Never submitted, or no id at all."""
-    assert refused(await gate.cancel(TEAM, Cancel(job_id=JobId(job_id)), BY)).code is RefusalCode.NOT_FOUND
+    """Never submitted, or no id at all: then the log is not asked, to which it could be a pattern."""
+    no = refused(await gate.cancel(TEAM, Cancel(job_id=JobId(job_id)), BY))
+    assert no.code is RefusalCode.NOT_FOUND
+    assert no.hint.startswith("jobs lists" if is_job_id(job_id) else "an id is")
     assert events(log) == []
 
 

@@ -29,7 +29,7 @@ from services.api.credit_schemas import (
 )
 from services.api.forecast import Recorded, Running, forecast, window_of
 from services.api.jobs import log_away
-from services.api.parts import AtLeast, InHere, say_position
+from services.api.parts import AtLeast, InHere
 from services.api.problems import Troubled, trouble
 from services.api.schemas import DocumentSet, StandingDocument
 from services.api.standing import DryRun, Over, Trace, Who, capacity_of, set_standing, standing, with_etag
@@ -104,23 +104,21 @@ async def put_prices(
 
 
 @router.get("/accounts")
-async def list_accounts(here: InHere, response: Response, min_position: AtLeast) -> Accounts:
+async def list_accounts(here: InHere, min_position: AtLeast) -> Accounts:
     """Every account of the document, and every one that ever had an entry: what it has, and how long that lasts."""
     now = here.clock.now()
     async with here.tables(min_position) as tables:
         found = await _with_forecasts(tables.db, await account_view.accounts(tables.db), now)
-    say_position(response, tables.position)
     return Accounts(accounts=found, position=tables.position)
 
 
 @router.get("/accounts/{account}")
-async def get_account(account: str, here: InHere, response: Response, min_position: AtLeast) -> Account:
+async def get_account(account: str, here: InHere, min_position: AtLeast) -> Account:
     """What an account has, what is reserved of that, and how long it lasts at the pace of the last days."""
     now = here.clock.now()
     async with here.tables(min_position) as tables:
         row = await account_named(tables.db, account)
         (found,) = await _with_forecasts(tables.db, [row], now, account=row.account)
-    say_position(response, tables.position)
     return found
 
 
@@ -147,13 +145,11 @@ async def get_statement(
         "next_cursor": entries[-1].entry if len(found) > len(entries) else None,
         "position": tables.position,
     }
-    response = Response(msgspec.json.encode(body), media_type="application/json")
-    say_position(response, tables.position)
-    return response
+    return Response(msgspec.json.encode(body), media_type="application/json")
 
 
 @router.get("/months")
-async def get_months(here: InHere, response: Response, min_position: AtLeast) -> Months:
+async def get_months(here: InHere, min_position: AtLeast) -> Months:
     """Which months are closed, which is next, and what that waits for."""
     try:
         held = await here.gate.documents.accounts()
@@ -165,7 +161,6 @@ async def get_months(here: InHere, response: Response, min_position: AtLeast) ->
         closed = await period_view.months(tables.db)
         month = next_month([row.month for row in closed], wanted)
         waits = await _waits_for(tables.db, month, here.clock.now()) if month else ""
-    say_position(response, tables.position)
     return Months(
         closed_through=wanted,
         closed=[ClosedMonth(month=row.month, closed_at=row.closed_at) for row in closed],

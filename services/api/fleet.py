@@ -5,7 +5,7 @@ from http import HTTPStatus
 from typing import Annotated, Final
 
 import msgspec
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query
 
 from events.ask import Entitled, EntitledAsk
 from events.base import JobId, NodeId, Position
@@ -27,7 +27,7 @@ from services.api.fleet_schemas import (
 )
 from services.api.gpus import gpu
 from services.api.node_documents import holding, node
-from services.api.parts import AtLeast, Here, InHere, say_position
+from services.api.parts import AtLeast, Here, InHere
 from services.api.problems import trouble
 from services.gate.names import shown
 
@@ -42,16 +42,15 @@ GRAVITY: Final = tuple(QueueStop)  # the gravest last
 
 
 @router.get("/nodes")
-async def list_nodes(here: InHere, response: Response, min_position: AtLeast) -> Nodes:
+async def list_nodes(here: InHere, min_position: AtLeast) -> Nodes:
     """Every node that ever joined, with its GPUs by state."""
     async with here.tables(min_position) as tables:
         rows = await node_view.nodes(tables.db)
-    say_position(response, tables.position)
     return Nodes(nodes=[Node(**node(row)) for row in rows], position=tables.position)
 
 
 @router.get("/nodes/{node_id}")
-async def get_node(node_id: str, here: InHere, response: Response, min_position: AtLeast) -> NodeDetail:
+async def get_node(node_id: str, here: InHere, min_position: AtLeast) -> NodeDetail:
     """One node, what drains it, and what runs there."""
     async with here.tables(min_position) as tables:
         row = await node_view.node(tables.db, node_id)
@@ -64,33 +63,28 @@ async def get_node(node_id: str, here: InHere, response: Response, min_position:
             f"no node {shown(node_id)} has ever joined",
             await near(here, [node_id]),
         )
-    say_position(response, tables.position)
     return NodeDetail(**node(row), held=[holding(one) for one in held], gpus=[gpu(one) for one in gpus])
 
 
 @router.get("/queues")
-async def list_queues(here: InHere, response: Response, min_position: AtLeast) -> Queues:
+async def list_queues(here: InHere, min_position: AtLeast) -> Queues:
     """The queues of the document and every team that ever submitted a job, each before those below it.
 
     What they are entitled to is the control plane's answer, as of the moment; all else is as the tables show it.
     """
     async with here.tables(min_position) as tables:
         rows = await queue_view.queues(tables.db)
-    say_position(response, tables.position)
     return Queues(queues=tree(rows, await _entitled(here)), position=tables.position)
 
 
 @router.get("/promises")
-async def list_promises(
-    here: InHere, response: Response, min_position: AtLeast, listing: Annotated[PromiseListing, Query()]
-) -> Promises:
+async def list_promises(here: InHere, min_position: AtLeast, listing: Annotated[PromiseListing, Query()]) -> Promises:
     """What gangs were promised, newest first, and how often that was kept."""
     before = promise_view.NEWEST if listing.cursor is None else Position(listing.cursor)
     job_id = JobId(listing.job.replace("\0", "\ufffd")) if listing.job is not None else None
     async with here.tables(min_position) as tables:
         rows = await promise_view.promises(tables.db, job_id=job_id, before=before, limit=listing.limit + 1)
         kept = await promise_view.kept(tables.db)
-    say_position(response, tables.position)
     page = rows[: listing.limit]
     return Promises(
         promises=[_promise(row) for row in page],

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query
 
 from events.ask import ReturnGpus
 from events.base import GpuUuid, NodeId, Position
@@ -12,7 +12,7 @@ from projections.tables import alarm_view, gpu_view
 from projections.tables.gpu_view import GpuRow, GpuState
 from services.api.cordon import near
 from services.api.gpu_schemas import Alarm, AlarmListing, Alarms, Gpu, GpusSaid, Health, ReturnBody, Verdict
-from services.api.parts import AtLeast, InHere, say_position
+from services.api.parts import AtLeast, InHere
 from services.api.problems import accepted, trouble
 from services.api.standing import Trace, Who
 from services.gate.names import shown
@@ -21,14 +21,11 @@ router = APIRouter(prefix="/v1", tags=["operating"])
 
 
 @router.get("/alarms")
-async def list_alarms(
-    here: InHere, response: Response, min_position: AtLeast, listing: Annotated[AlarmListing, Query()]
-) -> Alarms:
+async def list_alarms(here: InHere, min_position: AtLeast, listing: Annotated[AlarmListing, Query()]) -> Alarms:
     """What needs a person, and what did; newest first."""
     before = alarm_view.NEWEST if listing.cursor is None else Position(listing.cursor)
     async with here.tables(min_position) as tables:
         rows = await alarm_view.alarms(tables.db, raised=listing.raised, before=before, limit=listing.limit + 1)
-    say_position(response, tables.position)
     page = rows[: listing.limit]
     return Alarms(
         alarms=[_alarm(row) for row in page],

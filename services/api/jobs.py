@@ -17,7 +17,7 @@ from services.api import attempts
 from services.api.costs import Money, bill_of, costs_of
 from services.api.credit_schemas import JobDetail, money
 from services.api.documents import documents
-from services.api.parts import AtLeast, Here, InHere, Tables, say_position
+from services.api.parts import AtLeast, Here, InHere, Tables
 from services.api.problems import Troubled, trouble
 from services.api.schemas import Job, Jobs, Listing, Stretch, Timeline
 from services.gate.names import shown
@@ -29,9 +29,7 @@ ENDED: Final = frozenset(JobState) - job_view.OPEN
 
 
 @router.get("/jobs")
-async def list_jobs(
-    here: InHere, response: Response, min_position: AtLeast, listing: Annotated[Listing, Query()]
-) -> Jobs:
+async def list_jobs(here: InHere, min_position: AtLeast, listing: Annotated[Listing, Query()]) -> Jobs:
     """The jobs that fit all that is given, newest first. Jobs that come meanwhile never shift the pages."""
     states = frozenset(map(JobState, listing.state)) if listing.state else None
     which = job_view.Filter(team=_plain(listing.team), name=_plain(listing.name), states=states)
@@ -41,7 +39,6 @@ async def list_jobs(
         rows = [row for row in found[:limit] if since is None or row.submitted_at >= _aware(since)]
         costs = await costs_of(here.markets, tables.db, rows, here.clock.now())
     more = len(found) > limit == len(rows)
-    say_position(response, tables.position)
     next_cursor = str(rows[-1].submitted) if more else None
     return Jobs(
         jobs=[job_of(row, costs[row.job_id]) for row in rows], next_cursor=next_cursor, position=tables.position
@@ -49,7 +46,7 @@ async def list_jobs(
 
 
 @router.get("/jobs/{job_id}")
-async def get_job(job_id: str, here: InHere, response: Response, min_position: AtLeast) -> JobDetail:
+async def get_job(job_id: str, here: InHere, min_position: AtLeast) -> JobDetail:
     """One job. An id may be shortened as long as it is the only one that begins so."""
     async with here.tables(min_position) as tables:
         row = await job_named(tables, job_id)
@@ -57,7 +54,6 @@ async def get_job(job_id: str, here: InHere, response: Response, min_position: A
         bills = await bill_view.bills_of(tables.db, row.job_id)
         runs = await attempts.found(tables.db, row.job_id)
         back = {one.run_id: one.micro for one in await spending.given_back(tables.db, [row.job_id])}
-    say_position(response, tables.position)
     told = job_of(row, costs[row.job_id]).model_dump()
     return JobDetail(
         **told,
@@ -76,9 +72,7 @@ async def timeline(job_id: str, here: InHere, min_position: AtLeast, stretch: An
     records = await read_all(here, [entry.position for entry in index[: stretch.limit]])
     head = {"job_id": row.job_id, "truncated": len(index) > stretch.limit, "position": tables.position}
     body = msgspec.json.encode(head)[:-1] + b',"events":' + documents(records) + b"}"
-    response = Response(body, media_type="application/json")
-    say_position(response, tables.position)
-    return response
+    return Response(body, media_type="application/json")
 
 
 async def job_named(tables: Tables, text: str) -> job_view.Job:

@@ -19,7 +19,7 @@ from runtime.clock import Clock
 from runtime.nats import Connection
 from runtime.postgres import ABSENT, AWAY, OUTDATED, Pool
 from runtime.postgres import Connection as Session
-from services.api.age import note
+from services.api.age import POSITION, note
 from services.api.costs import Markets
 from services.api.credit_metrics import CreditMetrics
 from services.api.metrics import FleetMetrics, GateMetrics, Gauges
@@ -156,4 +156,4 @@ AtLeast = Annotated[int | None, Depends(at_least)]
 
 def say_position(response: Response, position: int) -> None:
     """The response says what position it shows."""
-    response.headers["Muster-Position"] = str(position)
+    response.headers[POSITION] = str(position)
